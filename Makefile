@@ -1,0 +1,46 @@
+# Every target first makes .venv with cotenant in it. `make help` lists them.
+SHELL := /bin/bash
+BIN := .venv/bin
+PORT ?= 7070
+
+RUN_PACKAGES := libbpf1
+TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
+
+.PHONY: help venv up check fmt generate test test-fast test-all bench bpf clean
+
+help: ## what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+venv: ## .venv with cotenant and its locked packages
+	@tools/venv.sh
+
+up: venv ## show this machine's interference in a web page; ctrl-C ends it
+	@tools/packages.sh $(RUN_PACKAGES)
+	@$(BIN)/cotenant up --port $(PORT)
+
+check: venv ## format, lint, types, layers, generated files
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python tools/generate.py --check
+
+fmt: venv ## format and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet .
+
+generate: venv ## write the generated pages, schemas and tables
+	@$(BIN)/python tools/generate.py
+
+test-fast: venv ## unit tests only, under 30 s
+	@$(BIN)/pytest -q -m "not real and not browser and not vm and not cluster"
+
+test: venv ## every test that needs no long build
+	@tools/packages.sh $(TEST_PACKAGES)
+	@$(BIN)/pytest -q -m "not vm and not cluster"
+
+test-all: venv ## all tests, also virtual machines and a cluster
+	@tools/packages.sh $(TEST_PACKAGES)
+	@$(BIN)/pytest -q
+
+clean: ## remove what make made
+	rm -rf .venv build dist

@@ -1,0 +1,1 @@
+"""Strategies: snapshot and policy in, plan out. Pure."""

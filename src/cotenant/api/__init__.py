@@ -1,0 +1,1 @@
+"""Encodings of the outside: our kinds, Koordinator's kinds, extender JSON, protobuf."""

@@ -1,0 +1,23 @@
+"""The commands of ``cotenant``: one row each, so that help needs no import and a command loads only what it uses."""
+
+import dataclasses
+from typing import Literal
+
+Panel = Literal["Look", "Act", "Cluster", "Tools"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, its module under ``cotenant.cli``, where help lists it, and what help says.
+
+    The module has either ``command``, a function that typer turns into a command, or ``app``, a ``typer.Typer`` with
+    commands of its own.
+    """
+
+    name: str
+    module: str
+    panel: Panel
+    help: str
+
+
+COMMANDS: tuple[Command, ...] = ()

@@ -1,0 +1,1 @@
+"""Rules, detectors, the interference index and attribution. Pure."""

@@ -1,0 +1,1 @@
+"""Kubernetes client, informer, lease elector, server-side apply."""

@@ -1,0 +1,1 @@
+"""One host without Kubernetes: loops, configuration, history."""

@@ -1,0 +1,1 @@
+"""NodeSLO rendering, overcommit, profiles, rollout."""

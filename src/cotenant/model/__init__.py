@@ -1,0 +1,1 @@
+"""What was seen and what is asked: samples, windows, rates, pods and policy."""

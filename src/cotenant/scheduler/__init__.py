@@ -1,0 +1,1 @@
+"""Extender, node verdicts, Kata readiness, explanations."""

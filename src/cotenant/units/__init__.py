@@ -1,0 +1,1 @@
+"""Values without I/O: CPU lists, quantities, limits, clocks, histograms, plan items."""

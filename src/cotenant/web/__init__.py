@@ -1,0 +1,1 @@
+"""Page, API and metrics, fed by protocols."""

@@ -1,0 +1,36 @@
+"""Write the files that are generated from the code, or with ``--check`` say which are stale.
+
+A generator is a function that returns the file's text; register it in ``FILES``.
+"""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+FILES: dict[str, Callable[[], str]] = {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is stale")
+    check = parser.parse_args().check
+    stale = []
+    for name, render in FILES.items():
+        path = ROOT / name
+        text = render()
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if not check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    for name in stale:
+        print(f"{'stale: run `make generate`:' if check else 'written:'} {name}", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
