@@ -20,4 +20,7 @@ class Command:
     help: str
 
 
-COMMANDS: tuple[Command, ...] = ()
+COMMANDS: tuple[Command, ...] = (
+    Command("sample", "sample", "Look", "Print samples of this machine's pressure, latency and load."),
+    Command("record", "record", "Tools", "Append samples to a file, for replay."),
+)

@@ -1,0 +1,54 @@
+"""What ``sample`` and ``record`` share: their options, and a sample at each tick."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import typer
+
+from cotenant.kernel import paths, sampler
+from cotenant.model.sample import Sample
+from cotenant.units import errors, quantity
+
+ROOT = typer.Option("/", "--root", metavar="DIR", help="Read DIR/proc and DIR/sys instead of this machine's.")
+PERIOD = typer.Option("1s", "--period", help="Time between two reads, like 1s or 500ms.")
+NODE = typer.Option(None, "--node", help="The node's name in the sample; else the host's name.")
+
+
+class BadRoot(errors.CotenantError):
+    """The directory holds no tree of kernel files."""
+
+
+def open_sampler(root: str, period: str, node: str | None) -> sampler.Sampler:
+    """Return the sampler that the options ask for.
+
+    :raises BadQuantity: if the period is not a duration.
+    :raises BadRoot: if the root has no ``proc``.
+    """
+    place = paths.Root(root)
+    if not place.proc.is_dir():
+        raise BadRoot(f"--root {root}: there is no directory {place.proc}; give a directory that holds proc and sys")
+    return sampler.Sampler(place, node=node, period_s=quantity.seconds(period))
+
+
+def ticks(
+    source: sampler.Sampler,
+    count: int | None,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Sample]:
+    """Yield a sample at the end of each period: ``count`` of them (None: without end), from one more read.
+
+    Ticks keep to a grid, so that a late one does not delay the rest; a tick that was missed altogether is left out.
+    """
+    try:
+        source.prime()
+        due = now() + source.period_s
+        done = 0
+        while count is None or done < count:
+            sleep(max(due - now(), 0.0))
+            yield source.sample()
+            done += 1
+            late = now() - due
+            due += source.period_s * (1 + max(int(late / source.period_s), 0))
+    finally:
+        source.close()

@@ -1,0 +1,81 @@
+"""A kernel file that is read again and again through one open descriptor."""
+
+import errno
+import os
+
+from cotenant.kernel import errors
+
+CHUNK_BYTES = 65536
+MAX_BYTES = 64 << 20
+"""More than any kernel file that is read here: past it the file is not what it should be."""
+
+
+class File:
+    """One file, opened at its first read and read from its start each time.
+
+    A descriptor spares the path walk, and notices that a group was removed even when another took its name (ENODEV).
+    When the process has no descriptors left, each read opens and closes.
+    """
+
+    __slots__ = ("_fd", "_hint", "path", "seen")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.seen = False
+        """True once it was read: a later ENOENT then means that it vanished, not that this kernel lacks it."""
+        self._fd = -1
+        self._hint = 4096
+
+    def read(self) -> bytes:
+        """Return the whole content.
+
+        :raises FileError: if it cannot be opened or read; the descriptor is closed then, so the next read opens anew.
+        """
+        try:
+            fd = self._fd
+            if fd < 0:
+                fd = self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            data = os.pread(fd, self._hint, 0)
+            if len(data) >= self._hint:
+                data = self._rest(fd, data)
+        except OSError as error:
+            self.close()
+            number = error.errno or errno.EIO
+            if number in (errno.EMFILE, errno.ENFILE):
+                raise errors.FileError(self.path, errno.EMFILE) from None
+            raise errors.FileError(self.path, number) from None
+        self.seen = True
+        return data
+
+    def _rest(self, fd: int, data: bytes) -> bytes:
+        parts, offset = [data], len(data)
+        while True:
+            part = os.pread(fd, CHUNK_BYTES, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            if offset > MAX_BYTES:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        # seq_file renders again for each call: the next read asks for all of it at once.
+        self._hint = min(offset + offset // 4 + 1, MAX_BYTES)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close the descriptor; the next read opens the path again."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                os.close(fd)
+            except OSError:
+                return  # closed by the error that brought us here; there is nothing left to release
+
+
+def number(word: bytes, path: str) -> int:
+    """Return a decimal count that fits in 64 bits.
+
+    :raises MalformedFile: if the word is not one.
+    """
+    if not word.isdigit() or len(word) > 20:
+        raise errors.MalformedFile(path, f"{word[:40]!r} is not a count")
+    return int(word)

@@ -1,0 +1,113 @@
+"""The sampler: every reader once a period, one sample out of them."""
+
+import datetime
+import os
+from collections.abc import Sequence
+
+from cotenant.kernel import cpu, errors, memory, paths, psi
+from cotenant.kernel.file import File
+from cotenant.kernel.reading import Reader
+from cotenant.model import rate
+from cotenant.model.sample import MissingReason, Sample
+from cotenant.units import clock as clocks
+
+GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline", "cgroups")
+
+
+def host_readers(root: paths.Root) -> list[Reader]:
+    """Return the readers of the whole node that need nothing but files."""
+    return [psi.PsiReader(root), memory.MemoryReader(root), cpu.CpuReader(root)]
+
+
+class Sampler:
+    """Reads a machine once a period. :meth:`prime` reads the counters that the first sample is compared with.
+
+    Without ``readers`` it takes all those that the root allows; of two that make the same group, the later wins.
+    """
+
+    def __init__(
+        self,
+        root: paths.Root | None = None,
+        *,
+        node: str | None = None,
+        period_s: float = 1.0,
+        clock: clocks.Clock | None = None,
+        readers: Sequence[Reader] | None = None,
+    ) -> None:
+        self.root = root or paths.Root()
+        self.node = node or _node_name(self.root)
+        self.period_s = period_s
+        self._clock = clock or clocks.SystemClock()
+        self._readers = list(host_readers(self.root) if readers is None else readers)
+        self._boot_id = _boot_id(self.root)
+        self._last_s: float | None = None
+
+    def prime(self) -> None:
+        """Read once, so that the next :meth:`sample` has something to compare with."""
+        self.sample()
+
+    def sample(self) -> Sample:
+        """Return what happened since the last read; every rate is unknown (``first_sample``) when there was none."""
+        now = self._clock.monotonic()
+        seconds = rate.elapsed(self._last_s, now, self.period_s)
+        self._last_s = now
+        groups: dict[str, object] = {}
+        missing: dict[str, MissingReason] = {}
+        for reader in self._readers:
+            reading = reader.read(seconds)
+            groups.update(reading.groups)
+            missing.update(reading.missing)
+        for group in GROUPS:
+            if group not in groups:
+                missing.setdefault(group, "not_enabled")
+        time = self._clock.wall()
+        if isinstance(self._boot_id, str):
+            boot_id: str | None = self._boot_id
+        else:
+            boot_id, missing["boot_id"] = None, self._boot_id.reason
+        period_s = None if isinstance(seconds, str) else seconds
+        if isinstance(seconds, str):
+            missing["period_s"] = seconds
+        return Sample(
+            node=self.node,
+            boot_id=boot_id,
+            uptime_s=now,
+            time=_rfc3339(time),
+            period_s=period_s,
+            missing=missing,
+            **groups,  # type: ignore[arg-type]
+        )
+
+    def close(self) -> None:
+        """Release every reader's descriptors."""
+        for reader in self._readers:
+            reader.close()
+
+
+def _rfc3339(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _boot_id(root: paths.Root) -> str | errors.KernelError:
+    file = File(root.proc / "sys" / "kernel" / "random" / "boot_id")
+    try:
+        text = file.read().decode("ascii").strip()
+    except errors.KernelError as error:
+        return error
+    except UnicodeDecodeError:
+        return errors.MalformedFile(file.path, "not ASCII")
+    finally:
+        file.close()
+    return text or errors.MalformedFile(file.path, "empty")
+
+
+def _node_name(root: paths.Root) -> str:
+    """Return the name of the machine: what its own files say, else what this one is called."""
+    file = File(root.proc / "sys" / "kernel" / "hostname")
+    try:
+        return file.read().decode("utf-8", "replace").strip() or os.uname().nodename
+    except errors.KernelError:
+        return os.uname().nodename
+    finally:
+        file.close()

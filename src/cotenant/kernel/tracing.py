@@ -1,0 +1,66 @@
+"""What a tracer (BPF) tells the readers: latencies of one period, by disk and by control group.
+
+A tracer is optional. Without one, readers fall back to counters, and say with the tracer's own reason what they lack.
+"""
+
+import dataclasses
+from typing import Protocol
+
+from cotenant.model.sample import MissingReason
+from cotenant.units.histogram import Histogram
+
+
+@dataclasses.dataclass(slots=True)
+class DiskTrace:
+    """One disk within one period. Histograms are microseconds; counts are completed requests and bytes.
+
+    Only lowest-level disks: what dm and md pass down is seen once, at the disk.
+    """
+
+    latency: Histogram = dataclasses.field(default_factory=Histogram)
+    """Issue to complete."""
+    queue: Histogram = dataclasses.field(default_factory=Histogram)
+    """Insert to issue."""
+    reads: int = 0
+    writes: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    in_flight: int = 0
+    """Requests issued and not complete at the end of the period."""
+    oldest_in_flight_usec: float | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class GroupTrace:
+    """One control group within one period: its own requests and its own tasks, not those of groups below it."""
+
+    block: Histogram = dataclasses.field(default_factory=Histogram)
+    run_queue: Histogram = dataclasses.field(default_factory=Histogram)
+    read_bytes: int = 0
+    write_bytes: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Trace:
+    """What happened since the last read; a part is why it is unknown instead, when its programs did not load."""
+
+    disks: dict[tuple[int, int], DiskTrace] | MissingReason
+    """By major and minor number."""
+    run_queue: Histogram | MissingReason
+    """Microseconds that tasks of the whole node waited, runnable, for a CPU."""
+    block_groups: dict[int, GroupTrace] | MissingReason
+    """By inode of the group's directory in the hierarchy that has blkio/io."""
+    cpu_groups: dict[int, GroupTrace] | MissingReason
+    """By inode of the group's directory in the hierarchy that has cpu."""
+
+
+class Tracer(Protocol):
+    """The programs in the kernel."""
+
+    def read(self) -> Trace | MissingReason:
+        """Return what happened since the last read, or why nothing is known."""
+        ...
+
+    def close(self) -> None:
+        """Take the programs out of the kernel."""
+        ...

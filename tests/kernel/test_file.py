@@ -1,0 +1,74 @@
+import errno
+import os
+
+import pytest
+
+from cotenant.kernel import errors
+from cotenant.kernel.file import File, number
+
+
+def test_each_read_is_from_the_start(tree):
+    tree.write("proc/a", "one")
+    file = File(tree.root.proc / "a")
+    assert file.read() == b"one"
+    tree.write("proc/a", "two and more")
+    assert file.read() == b"two and more"
+    file.close()
+
+
+def test_a_long_file_comes_whole(tree):
+    tree.write("proc/a", b"x" * 300_000)
+    file = File(tree.root.proc / "a")
+    assert len(file.read()) == len(file.read()) == 300_000
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOENT, "gone"),
+        (errno.ENODEV, "gone"),
+        (errno.EACCES, "permission"),
+        (errno.EPERM, "permission"),
+        (errno.EOPNOTSUPP, "unsupported"),
+        (errno.EIO, "io_error"),
+        (errno.EINVAL, "io_error"),
+    ],
+)
+def test_an_error_carries_path_errno_and_reason(number, reason):
+    error = errors.FileError("/proc/x", number)
+    assert error.reason == reason
+    assert "/proc/x" in str(error)
+    assert errno.errorcode[number] in str(error)
+
+
+def test_a_missing_file_and_a_directory_are_errors(tree):
+    with pytest.raises(errors.FileError) as missing:
+        File(tree.root.proc / "nothing").read()
+    assert missing.value.gone
+    with pytest.raises(errors.FileError) as directory:
+        File(tree.root.proc).read()
+    assert directory.value.errno == errno.EISDIR
+
+
+def test_a_failed_read_closes_so_that_the_next_opens_again(tree):
+    directory = File(tree.root.proc / "a")
+    (tree.root.proc / "a").mkdir()
+    with pytest.raises(errors.FileError):
+        directory.read()
+    (tree.root.proc / "a").rmdir()
+    tree.write("proc/a", "back")
+    assert directory.read() == b"back"
+    directory.close()
+
+
+def test_a_fifo_does_not_hang(tree):
+    os.mkfifo(tree.root.proc / "pipe")
+    with pytest.raises(errors.FileError):
+        File(tree.root.proc / "pipe").read()
+
+
+@pytest.mark.parametrize("word", [b"", b"-1", b"1.0", b"0x1", b"9" * 21, "٣".encode()])
+def test_only_counts_of_64_bits_are_numbers(word):
+    with pytest.raises(errors.MalformedFile):
+        number(word, "x")
