@@ -1,0 +1,200 @@
+"""The node as strategies see it: capacity, reservations, CPU topology, and what everybody uses."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from cotenant.units import cpulist, errors, quantity
+
+RESERVATION_ANNOTATION = "node.koordinator.sh/reservation"
+SYSTEM_QOS_ANNOTATION = "node.koordinator.sh/system-qos-resource"
+CPU_TOPOLOGY_ANNOTATION = "node.koordinator.sh/cpu-topology"
+SHARE_POOLS_ANNOTATION = "node.koordinator.sh/cpu-shared-pools"
+BE_SHARE_POOLS_ANNOTATION = "node.koordinator.sh/be-cpu-shared-pools"
+CPU_ALLOCATIONS_ANNOTATION = "node.koordinator.sh/pod-cpu-allocs"
+CPU_MANAGER_ANNOTATION = "kubelet.koordinator.sh/cpu-manager-policy"
+
+
+class BadNode(errors.CotenantError):
+    """A Node, a NodeResourceTopology or a usage file cannot be read."""
+
+
+class Cpu(msgspec.Struct, frozen=True, order=True):
+    """One logical CPU and where it is. Two CPUs of one (socket, node, core) are hyper-thread siblings."""
+
+    id: int
+    core: int = 0
+    socket: int = 0
+    node: int = 0
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """The CPUs of one NUMA node that containers without CPUs of their own share."""
+
+    node: int
+    cpuset: str
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """CPUs, and what the kubelet and the scheduler have said about them."""
+
+    cpus: tuple[Cpu, ...]
+    kubelet_policy: Literal["none", "static"] = "none"
+    kubelet_reserved: frozenset[int] = frozenset()
+    share_pools: tuple[Pool, ...] | None = None
+    """None: nobody publishes them; they are worked out from the pods."""
+    be_share_pools: tuple[Pool, ...] | None = None
+    kubelet_pinned: frozenset[int] = frozenset()
+    """CPUs that the kubelet's static policy has given to containers."""
+
+    @property
+    def ids(self) -> frozenset[int]:
+        return frozenset(cpu.id for cpu in self.cpus)
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """Capacity and what is held back of it. Allocatable None: not known (no Node object)."""
+
+    name: str = ""
+    capacity_millicores: int
+    capacity_memory_bytes: int
+    allocatable_millicores: int | None = None
+    allocatable_memory_bytes: int | None = None
+    extended_allocatable: Mapping[str, int] = {}
+    """Whole numbers by resource name (``kubernetes.io/batch-cpu``); only those that the node has."""
+    annotation_reserved_millicores: int = 0
+    annotation_reserved_bytes: int = 0
+    reserved_cpus: frozenset[int] = frozenset()
+    system_cpus: frozenset[int] = frozenset()
+    system_cpus_exclusive: bool = True
+
+    @property
+    def reserved_millicores(self) -> int:
+        """The larger of what the kubelet keeps (capacity less allocatable) and what the annotation reserves."""
+        kept = 0 if self.allocatable_millicores is None else self.capacity_millicores - self.allocatable_millicores
+        return max(kept, self.annotation_reserved_millicores, 0)
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """What one thing uses. None is unknown."""
+
+    cpu_millicores: float | None = None
+    memory_bytes: int | None = None
+    throttled_ratio: float | None = None
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node and everything on it uses."""
+
+    node: Use = Use()
+    system: Use = Use()
+    pods: Mapping[str, Use] = {}
+    host_applications: Mapping[str, Use] = {}
+
+
+def decode_usage(text: bytes | str, place: str) -> Usage:
+    """Return the usage in a JSON file of the shape that ``docs/enforce.md`` shows.
+
+    :raises BadNode: if it is not of that shape.
+    """
+    try:
+        return msgspec.json.decode(text, type=Usage, strict=False)
+    except msgspec.DecodeError as error:
+        raise BadNode(f"{place}: {error}") from None
+
+
+def decode_node(value: Any, place: str, fallback: Node) -> Node:
+    """Return the node of a v1 Node object; what the object does not say is the fallback's.
+
+    :raises BadNode: if it is not a Node, or an annotation or a quantity in it cannot be read.
+    """
+    metadata, status = _mapping(value, "metadata", place), _mapping(value, "status", place)
+    capacity, allocatable = _mapping(status, "capacity", place), _mapping(status, "allocatable", place)
+    annotations = _mapping(metadata, "annotations", place)
+    reservation = _annotation(annotations, RESERVATION_ANNOTATION, place)
+    system = _annotation(annotations, SYSTEM_QOS_ANNOTATION, place)
+    try:
+        reserved = _mapping(reservation, "resources", place)
+        reserved_cpus = cpulist.parse(str(reservation.get("reservedCPUs") or ""))
+        return Node(
+            name=str(metadata.get("name", fallback.name)),
+            capacity_millicores=_millicores(capacity, fallback.capacity_millicores),
+            capacity_memory_bytes=_bytes(capacity, fallback.capacity_memory_bytes),
+            allocatable_millicores=_millicores(allocatable, None),
+            allocatable_memory_bytes=_bytes(allocatable, None),
+            extended_allocatable={k: quantity.whole(v) for k, v in allocatable.items() if "/" in k},
+            annotation_reserved_millicores=len(reserved_cpus) * 1000 or _millicores(reserved, 0),
+            annotation_reserved_bytes=_bytes(reserved, 0),
+            reserved_cpus=reserved_cpus,
+            system_cpus=cpulist.parse(str(system.get("cpuset") or "")),
+            system_cpus_exclusive=system.get("cpusetExclusive") is not False,
+        )
+    except errors.CotenantError as error:
+        raise BadNode(f"{place}: {error}") from None
+
+
+def decode_topology(value: Any, place: str, fallback: Topology) -> Topology:
+    """Return the topology of a NodeResourceTopology object; what the object does not say is the fallback's.
+
+    :raises BadNode: if it is not one, or an annotation in it cannot be read.
+    """
+    annotations = _mapping(_mapping(value, "metadata", place), "annotations", place)
+    manager = _annotation(annotations, CPU_MANAGER_ANNOTATION, place)
+    detail = _annotation(annotations, CPU_TOPOLOGY_ANNOTATION, place).get("detail")
+    try:
+        return Topology(
+            cpus=tuple(sorted(msgspec.convert(detail, list[Cpu]))) if detail else fallback.cpus,
+            kubelet_policy="static" if manager.get("policy") == "static" else "none",
+            kubelet_reserved=cpulist.parse(str(manager.get("reservedCPUs") or "")),
+            share_pools=_pools(annotations, SHARE_POOLS_ANNOTATION, place),
+            be_share_pools=_pools(annotations, BE_SHARE_POOLS_ANNOTATION, place),
+            kubelet_pinned=_pinned(annotations, place),
+        )
+    except (errors.CotenantError, msgspec.ValidationError) as error:
+        raise BadNode(f"{place}: {error}") from None
+
+
+def _pools(annotations: Mapping[str, Any], name: str, place: str) -> tuple[Pool, ...] | None:
+    text = annotations.get(name)
+    return None if text is None else tuple(msgspec.convert(_json(text, name, place), list[Pool]))
+
+
+def _pinned(annotations: Mapping[str, Any], place: str) -> frozenset[int]:
+    text = annotations.get(CPU_ALLOCATIONS_ANNOTATION)
+    listed = _json(text, CPU_ALLOCATIONS_ANNOTATION, place) if text is not None else []
+    sets = [cpulist.parse(str(a.get("cpuset") or "")) for a in listed or [] if a.get("managedByKubelet")]
+    return frozenset().union(*sets)
+
+
+def _millicores(resources: Mapping[str, Any], default: Any) -> Any:
+    return quantity.millicores(resources["cpu"]) if "cpu" in resources else default
+
+
+def _bytes(resources: Mapping[str, Any], default: Any) -> Any:
+    return quantity.whole(resources["memory"]) if "memory" in resources else default
+
+
+def _mapping(value: Any, key: str, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise BadNode(f"{place}: not a Kubernetes object")
+    inner = value.get(key) or {}
+    if not isinstance(inner, Mapping):
+        raise BadNode(f"{place}: {key} is not an object")
+    return inner
+
+
+def _annotation(annotations: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
+    if name not in annotations:
+        return {}
+    value = _json(annotations[name], name, place)
+    if not isinstance(value, dict):
+        raise BadNode(f"{place}: annotation {name} is not a JSON object")
+    return value
+
+
+def _json(text: Any, name: str, place: str) -> Any:
+    try:
+        return msgspec.json.decode(str(text))
+    except msgspec.DecodeError as error:
+        raise BadNode(f"{place}: annotation {name}: {error}") from None

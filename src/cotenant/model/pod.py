@@ -1,0 +1,395 @@
+"""Pods as the node sees them: from the kubelet's ``/pods`` (a v1 PodList), only the fields that decide something here.
+
+Koordinator's labels, annotations and extended resources are parsed once, when the pod is read. What is malformed
+counts as absent and is named in :attr:`Pod.problems`: a typing error in one annotation never ends a tick.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from cotenant.units import errors, quantity
+
+KubeQos = Literal["Guaranteed", "Burstable", "BestEffort"]
+QosClass = Literal["LSE", "LSR", "LS", "BE", "SYSTEM"]
+PriorityBand = Literal["prod", "mid", "batch", "free"]
+
+QOS_LABEL = "koordinator.sh/qosClass"
+PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
+SUB_PRIORITY_LABEL = "koordinator.sh/priority"
+EVICTION_ENABLED_LABEL = "koordinator.sh/eviction-enabled"
+EVICTION_POLICY_ANNOTATION = "koordinator.sh/eviction-policy"
+EVICTION_PRIORITY_ANNOTATION = "koordinator.sh/eviction-priority"
+CORE_SCHED_GROUP_LABEL = "koordinator.sh/core-sched-group-id"
+CORE_SCHED_POLICY_LABEL = "koordinator.sh/core-sched-policy"
+CPU_QOS_ANNOTATION = "koordinator.sh/cpuQOS"
+CPU_BURST_ANNOTATION = "koordinator.sh/cpuBurst"
+MEMORY_QOS_ANNOTATION = "koordinator.sh/memoryQOS"
+BLKIO_QOS_ANNOTATION = "koordinator.sh/blkioQOS"
+RESOURCE_STATUS_ANNOTATION = "scheduling.koordinator.sh/resource-status"
+EXTENDED_RESOURCE_SPEC_ANNOTATION = "node.koordinator.sh/extended-resource-spec"
+
+BATCH_CPU = ("kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu")
+BATCH_MEMORY = ("kubernetes.io/batch-memory", "koordinator.sh/batch-memory")
+MID_CPU = ("kubernetes.io/mid-cpu",)
+
+_QOS_CLASSES: dict[str, QosClass] = {"LSE": "LSE", "LSR": "LSR", "LS": "LS", "BE": "BE", "SYSTEM": "SYSTEM"}
+_KUBE_QOS: dict[str, KubeQos] = {"Guaranteed": "Guaranteed", "Burstable": "Burstable", "BestEffort": "BestEffort"}
+_BANDS: tuple[tuple[int, int, PriorityBand], ...] = (
+    (9000, 9999, "prod"),
+    (7000, 7999, "mid"),
+    (5000, 5999, "batch"),
+    (3000, 3999, "free"),
+)
+_SYSTEM_CRITICAL = frozenset({"system-node-critical", "system-cluster-critical"})
+_SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+
+
+class BadPods(errors.CotenantError):
+    """The file is not a v1 PodList."""
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """One container that takes resources: an ordinary one or a sidecar (an init container that is restarted)."""
+
+    name: str
+    container_id: str | None = None
+    """Without the runtime's prefix; None before it is created."""
+    running: bool = False
+    sidecar: bool = False
+    requests: Mapping[str, str] = {}
+    limits: Mapping[str, str] = {}
+
+    def request_millicores(self) -> int:
+        """Return the native CPU request, which is the limit where only that is given; 0 when there is none."""
+        value = self.requests.get("cpu", self.limits.get("cpu"))
+        return 0 if value is None else quantity.millicores(value)
+
+    def limit_millicores(self) -> int | None:
+        """Return the native CPU limit, or None when there is none (0 counts as none, as for the kubelet)."""
+        return (quantity.millicores(self.limits["cpu"]) or None) if "cpu" in self.limits else None
+
+    def request_memory_bytes(self) -> int:
+        """Return the native memory request, which is the limit where only that is given; 0 when there is none."""
+        value = self.requests.get("memory", self.limits.get("memory"))
+        return 0 if value is None else quantity.whole(value)
+
+    def limit_memory_bytes(self) -> int | None:
+        """Return the native memory limit, or None when there is none."""
+        return (quantity.whole(self.limits["memory"]) or None) if "memory" in self.limits else None
+
+    def extended_request(self, names: tuple[str, ...]) -> int:
+        """Return the request of an extended resource by its names, newest first; 0 when there is none."""
+        return next((quantity.whole(self.requests[n]) for n in names if n in self.requests), 0)
+
+    def extended_limit(self, names: tuple[str, ...]) -> int | None:
+        """Return the limit of an extended resource; None when there is none, or when it is not positive."""
+        return next((max(quantity.whole(self.limits[n]), 0) or None for n in names if n in self.limits), None)
+
+
+class ResourceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the scheduler gave the pod: a CPU list, or the NUMA nodes whose share pools it may use."""
+
+    cpuset: str = ""
+    numa_nodes: tuple[int, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    """The uid that the kubelet names the cgroup by (a static pod's is the hash of its manifest)."""
+    kube_qos: KubeQos
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    priority: int | None = None
+    priority_class_name: str = ""
+    phase: str = ""
+    terminating: bool = False
+    containers: tuple[Container, ...] = ()
+    resource_status: ResourceStatus = ResourceStatus()
+    cpu_qos: Mapping[str, Any] = {}
+    cpu_burst: Mapping[str, Any] = {}
+    memory_qos: Mapping[str, Any] = {}
+    blkio_qos: Mapping[str, Any] = {}
+    has_extended_spec: bool = False
+    """Whether some container asks for batch resources, in the annotation or by itself."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def qos_label(self) -> QosClass | None:
+        """Koordinator's class as labelled, or None when there is no label or an unknown one."""
+        return _QOS_CLASSES.get(self.labels.get(QOS_LABEL, ""))
+
+    @property
+    def qos(self) -> QosClass:
+        """Koordinator's class with the default for pods without the label."""
+        default: dict[KubeQos, QosClass] = {"Guaranteed": "LSR", "Burstable": "LS", "BestEffort": "BE"}
+        return self.qos_label or default[self.kube_qos]
+
+    @property
+    def best_effort(self) -> bool:
+        """Whether the pod is offline work: labelled BE, or without a label and the kubelet's BestEffort."""
+        return self.qos == "BE"
+
+    @property
+    def band(self) -> PriorityBand | None:
+        """The priority band: the label (an unknown value is none), then ``spec.priority``, then the class's default."""
+        label = self.labels.get(PRIORITY_CLASS_LABEL)
+        if label is not None:
+            return next((band for _, _, band in _BANDS if label == f"koord-{band}"), None)
+        by_priority = band_of(self.priority)
+        if by_priority is not None:
+            return by_priority
+        return "batch" if self.qos == "BE" else "prod"
+
+    @property
+    def sub_priority(self) -> int:
+        """The priority within the band; 0 when missing or not a number."""
+        return _int32(self.labels.get(SUB_PRIORITY_LABEL)) or 0
+
+    @property
+    def eviction_priority(self) -> int:
+        """Lower is evicted first; 0 when missing or not a number."""
+        return _int32(self.annotations.get(EVICTION_PRIORITY_ANNOTATION)) or 0
+
+    @property
+    def active(self) -> bool:
+        """Whether the pod runs or will run: neither finished nor being deleted."""
+        return not self.terminating and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def system_critical(self) -> bool:
+        """Whether the cluster itself needs the pod: in kube-system, or of a system-critical priority."""
+        return (
+            self.namespace == "kube-system"
+            or self.priority_class_name in _SYSTEM_CRITICAL
+            or (self.priority is not None and self.priority >= _SYSTEM_CRITICAL_PRIORITY)
+        )
+
+    def eviction_allowed(self, feature: str) -> bool:
+        """Return whether the pod's ``eviction-policy`` lets this feature evict it; no annotation allows all."""
+        text = self.annotations.get(EVICTION_POLICY_ANNOTATION)
+        if text is None:
+            return True
+        allowed = _json(text)
+        return isinstance(allowed, list) and feature in allowed
+
+    def request_millicores(self) -> int:
+        """Return the sum of the containers' native CPU requests."""
+        return sum(container.request_millicores() for container in self.containers)
+
+    def batch_request_millicores(self) -> int:
+        """Return the sum of the containers' batch-cpu requests, in thousandths of a CPU."""
+        return sum(container.extended_request(BATCH_CPU) for container in self.containers)
+
+
+def band_of(priority: int | None) -> PriorityBand | None:
+    """Return the band of a ``spec.priority``; None outside every band."""
+    if priority is None:
+        return None
+    return next((band for low, high, band in _BANDS if low <= priority <= high), None)
+
+
+def decode(text: bytes | str, place: str = "PodList") -> tuple[Pod, ...]:
+    """Return the pods of a v1 PodList in JSON.
+
+    :raises BadPods: if it is not JSON, not a list of pods, or a pod lacks its name, uid or a valid quantity.
+    """
+    try:
+        listed = msgspec.json.decode(text, type=_PodList)
+    except msgspec.DecodeError as error:
+        raise BadPods(f"{place}: {error}; give a v1 PodList as the kubelet's /pods returns it") from None
+    return tuple(_pod(item, place) for item in listed.items or ())
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    name: str
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _Status(msgspec.Struct, rename={"container_id": "containerID"}):
+    name: str
+    container_id: str | None = None
+    state: dict[str, Any] | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = "default"
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    resources: _Resources | None = None
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    phase: str | None = None
+    qos_class: str | None = None
+    container_statuses: list[_Status] | None = None
+    init_container_statuses: list[_Status] | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _PodList(msgspec.Struct):
+    items: list[_Pod] | None
+
+
+def _pod(wire: _Pod, place: str) -> Pod:
+    annotations = wire.metadata.annotations or {}
+    problems: list[str] = []
+    extended = _object(annotations, EXTENDED_RESOURCE_SPEC_ANNOTATION, problems).get("containers")
+    containers = _containers(wire, extended if isinstance(extended, dict) else {})
+    pod = Pod(
+        namespace=wire.metadata.namespace,
+        name=wire.metadata.name,
+        uid=_cgroup_uid(wire.metadata.uid, annotations),
+        kube_qos=_kube_qos(wire),
+        labels=wire.metadata.labels or {},
+        annotations=annotations,
+        priority=wire.spec.priority,
+        priority_class_name=wire.spec.priority_class_name or "",
+        phase=wire.status.phase or "",
+        terminating=wire.metadata.deletion_timestamp is not None,
+        containers=containers,
+        resource_status=_resource_status(_object(annotations, RESOURCE_STATUS_ANNOTATION, problems)),
+        cpu_qos=_object(annotations, CPU_QOS_ANNOTATION, problems),
+        cpu_burst=_object(annotations, CPU_BURST_ANNOTATION, problems),
+        memory_qos=_object(annotations, MEMORY_QOS_ANNOTATION, problems),
+        blkio_qos=_object(annotations, BLKIO_QOS_ANNOTATION, problems),
+        has_extended_spec=any(
+            name in container.requests or name in container.limits
+            for container in containers
+            for name in BATCH_CPU + BATCH_MEMORY
+        ),
+        problems=tuple(problems),
+    )
+    try:
+        for container in containers:
+            for value in (*container.requests.values(), *container.limits.values()):
+                quantity.parse(value)
+    except quantity.BadQuantity as error:
+        raise BadPods(f"{place}: pod {pod.key}: {error}") from None
+    return pod
+
+
+def _containers(wire: _Pod, extended: Mapping[str, Any]) -> tuple[Container, ...]:
+    statuses = {
+        status.name: status
+        for status in (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
+    }
+    sidecars = [c for c in wire.spec.init_containers or () if c.restart_policy == "Always"]
+    found = [(c, True) for c in sidecars] + [(c, False) for c in wire.spec.containers or ()]
+    return tuple(_container(c, sidecar, statuses.get(c.name), extended.get(c.name)) for c, sidecar in found)
+
+
+def _container(wire: _Container, sidecar: bool, status: _Status | None, extended: Any) -> Container:
+    resources = wire.resources or _Resources()
+    added = extended if isinstance(extended, dict) else {}
+    return Container(
+        name=wire.name,
+        container_id=(status.container_id or "").rpartition("//")[2] or None if status else None,
+        running=bool(status and status.state and "running" in status.state),
+        sidecar=sidecar,
+        requests=_texts(resources.requests) | _texts(added.get("requests")),
+        limits=_texts(resources.limits) | _texts(added.get("limits")),
+    )
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
+
+
+def _cgroup_uid(uid: str, annotations: Mapping[str, str]) -> str:
+    """Return the uid in the name of the pod's cgroup: a mirror of a static pod carries it as an annotation."""
+    return annotations.get("kubernetes.io/config.mirror") or uid
+
+
+def _kube_qos(wire: _Pod) -> KubeQos:
+    stated = _KUBE_QOS.get(wire.status.qos_class or "")
+    if stated:
+        return stated
+    containers = [*(wire.spec.init_containers or ()), *(wire.spec.containers or ())]
+    resources = [wire.spec.resources] if wire.spec.resources else [c.resources or _Resources() for c in containers]
+    pairs = [
+        (_nonzero((r.requests or {}).get(name)), _nonzero((r.limits or {}).get(name)))
+        for r in resources
+        for name in ("cpu", "memory")
+    ]
+    if all(request is None and limit is None for request, limit in pairs):
+        return "BestEffort"
+    guaranteed = all(limit is not None and request in (None, limit) for request, limit in pairs)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _nonzero(value: str | int | float | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return quantity.parse(value) or None
+    except quantity.BadQuantity:
+        return None  # _pod names it when it reads the quantities themselves
+
+
+def _resource_status(status: Mapping[str, Any]) -> ResourceStatus:
+    cpuset = status.get("cpuset")
+    listed = status.get("numaNodeResources")
+    nodes = [entry.get("node", 0) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return ResourceStatus(
+        cpuset=cpuset if isinstance(cpuset, str) else "",
+        numa_nodes=tuple(sorted({node for node in nodes if isinstance(node, int)})),
+    )
+
+
+def _object(annotations: Mapping[str, str], name: str, problems: list[str]) -> Mapping[str, Any]:
+    """Return the JSON object in an annotation; empty when it is missing or malformed, which is noted."""
+    text = annotations.get(name)
+    if text is None:
+        return {}
+    value = _json(text)
+    if isinstance(value, dict):
+        return value
+    problems.append(f"annotation {name} is not a JSON object")
+    return {}
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _int32(text: str | None) -> int | None:
+    try:
+        value = int(text or "")
+    except ValueError:
+        return None
+    return value if -(2**31) <= value < 2**31 else None

@@ -1,0 +1,54 @@
+import pytest
+
+from cotenant.model import policy
+
+
+def test_fields_are_spelt_as_koordinator_spells_them() -> None:
+    found = list(policy.fields())
+    for name in (
+        "spec.resourceUsedThresholdWithBE.cpuEvictBESatisfactionUpperPercent",
+        "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy",
+        "spec.resourceQOSStrategy.policies.netQOSPolicy",
+        "spec.resourceQOSStrategy.beClass.cpuQOS.groupIdentity",
+        "spec.resourceQOSStrategy.lsClass.memoryQOS.wmarkScalePermill",
+        "spec.resourceQOSStrategy.cgroupRoot.blkioQOS.blocks[].ioCfg.readIOPS",
+        "spec.resourceQOSStrategy.lsrClass.resctrlQOS.catRangeEndPercent",
+        "spec.cpuBurstStrategy.cfsQuotaBurstPeriodSeconds",
+        "spec.systemStrategy.memcgReapBackGround",
+        "spec.hostApplications[].cgroupPath.relativePath",
+    ):
+        assert name in found
+    assert len(found) == len(set(found))
+
+
+def test_a_value_out_of_range_counts_as_left_out_and_is_named() -> None:
+    slo, complaints = policy.decode({"spec": {"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}})
+    assert slo.threshold.cpu_suppress_threshold_percent is None
+    assert complaints == (
+        "spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 101 is not within 0..100; ignored",
+    )
+
+
+def test_unknown_keys_and_nulls_are_ignored() -> None:
+    slo, complaints = policy.decode(
+        {"spec": {"cpuBurstStrategy": {"policy": "auto", "new": 1}, "systemStrategy": None}}
+    )
+    assert (slo.cpu_burst.policy, slo.system, complaints) == ("auto", None, ())
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {"kind": "Node"}, {"spec": [1]}, {"spec": {"cpuBurstStrategy": {"policy": [1]}}}]
+)
+def test_what_is_no_nodeslo_is_refused(value: object) -> None:
+    with pytest.raises(policy.BadPolicy, match="NodeSLO"):
+        policy.decode(value)
+
+
+def test_an_annotation_overrides_field_by_field() -> None:
+    base = policy.CpuBurstStrategy(policy="auto", cpu_burst_percent=500)
+    changed, complaints = policy.override(base, {"cpuBurstPercent": 200}, "annotation")
+    assert changed == policy.CpuBurstStrategy(policy="auto", cpu_burst_percent=200)
+    assert complaints == ()
+    same, complaints = policy.override(base, {"policy": 7}, "annotation")
+    assert same == base
+    assert len(complaints) == 1
