@@ -18,7 +18,9 @@ class DiskTrace:
     """
 
     latency: Histogram = dataclasses.field(default_factory=Histogram)
-    """Issue to complete."""
+    """Issue to complete, reads and writes together."""
+    read_latency: Histogram = dataclasses.field(default_factory=Histogram)
+    write_latency: Histogram = dataclasses.field(default_factory=Histogram)
     queue: Histogram = dataclasses.field(default_factory=Histogram)
     """Insert to issue."""
     reads: int = 0
@@ -36,6 +38,8 @@ class GroupTrace:
 
     block: Histogram = dataclasses.field(default_factory=Histogram)
     run_queue: Histogram = dataclasses.field(default_factory=Histogram)
+    reads: int = 0
+    writes: int = 0
     read_bytes: int = 0
     write_bytes: int = 0
 
