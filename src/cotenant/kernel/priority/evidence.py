@@ -1,0 +1,78 @@
+"""What probing looks at: files of the cpu and memory hierarchies, sysctls, the boot command line, SMT."""
+
+import collections
+import pathlib
+from collections.abc import Iterator
+
+from cotenant.kernel import paths
+from cotenant.model.priority import CgroupVersion
+
+SEARCHED_DIRECTORIES_MAX = 512
+"""How many groups are looked into for a file that the root does not show. Kubelet's come first."""
+
+
+class Evidence:
+    """Read-only view of one root for the probes. Everything is read when asked, so a later probe sees later files."""
+
+    def __init__(self, root: paths.Root) -> None:
+        self.root = root
+
+    def version(self, controller: str) -> CgroupVersion | None:
+        """Return the version of the hierarchy that has the controller, or None where none is mounted."""
+        mount = self.root.hierarchy(controller)
+        return None if mount is None else mount.version
+
+    def find(self, controller: str, file: str) -> pathlib.Path | None:
+        """Return a directory of the controller's hierarchy that shows the file, the root first; None if none does.
+
+        On v2, and for some files on v1, only children have it.
+        """
+        mount = self.root.hierarchy(controller)
+        if mount is None:
+            return None
+        return next((directory for directory in _breadth_first(mount.path) if (directory / file).exists()), None)
+
+    def sysctl(self, name: str) -> str | None:
+        """Return the value of ``kernel.<name>`` spelled as a path below ``proc/sys``, or None if it cannot be read."""
+        return _text(self.root.proc / "sys" / name)
+
+    def sysctl_exists(self, name: str) -> bool:
+        return (self.root.proc / "sys" / name).exists()
+
+    def boot_words(self) -> frozenset[str]:
+        """Return the words of the kernel's command line; none if it cannot be read."""
+        return frozenset((_text(self.root.proc / "cmdline") or "").split())
+
+    def smt_active(self) -> bool | None:
+        """Return whether sibling threads are in use, or None where the kernel does not say."""
+        text = _text(self.root.sys / "devices/system/cpu/smt/active")
+        return {"1": True, "0": False}.get(text or "")
+
+    def trace_event(self, group: str, event: str) -> bool | None:
+        """Return whether the kernel has a trace event, or None where tracefs cannot be seen."""
+        for events in (self.root.sys / "kernel/tracing/events", self.root.sys / "kernel/debug/tracing/events"):
+            if (events / group).is_dir():
+                return (events / group / event).is_dir()
+        return None
+
+
+def _text(path: pathlib.Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _breadth_first(top: pathlib.Path) -> Iterator[pathlib.Path]:
+    queue = collections.deque([top])
+    for _ in range(SEARCHED_DIRECTORIES_MAX):
+        if not queue:
+            return
+        directory = queue.popleft()
+        yield directory
+        try:
+            children = [child for child in directory.iterdir() if child.is_dir() and not child.is_symlink()]
+        except OSError:
+            continue  # gone, or not ours to look into
+        for child in sorted(children, key=lambda path: (not path.name.startswith("kubepods"), path.name)):
+            queue.append(child)
