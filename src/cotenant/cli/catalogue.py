@@ -22,5 +22,11 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("sample", "sample", "Look", "Print samples of this machine's pressure, latency and load."),
+    Command(
+        "scheduler",
+        "scheduler",
+        "Cluster",
+        "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
+    ),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
 )

@@ -42,8 +42,8 @@ _BANDS: tuple[tuple[int, int, PriorityBand], ...] = (
     (5000, 5999, "batch"),
     (3000, 3999, "free"),
 )
-_SYSTEM_CRITICAL = frozenset({"system-node-critical", "system-cluster-critical"})
-_SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+SYSTEM_CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
 
 class BadPods(errors.CotenantError):
@@ -171,8 +171,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the cluster itself needs the pod: in kube-system, or of a system-critical priority."""
         return (
             self.namespace == "kube-system"
-            or self.priority_class_name in _SYSTEM_CRITICAL
-            or (self.priority is not None and self.priority >= _SYSTEM_CRITICAL_PRIORITY)
+            or self.priority_class_name in SYSTEM_CRITICAL_CLASSES
+            or (self.priority is not None and self.priority >= SYSTEM_CRITICAL_PRIORITY)
         )
 
     def eviction_allowed(self, feature: str) -> bool:

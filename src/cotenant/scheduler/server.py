@@ -1,0 +1,171 @@
+"""The extender over HTTP: five verbs, health, metrics and explanations.
+
+What comes in is bounded: a body's size, and the bytes of all bodies being read. What is wrong is answered with a 4xx
+and one line of text; a scheduler told that we are ``ignorable`` then goes on as if we were not there.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cotenant.api.errors import BadRequest
+from cotenant.scheduler.extender import Extender
+
+_log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 32 << 20
+"""Above a kube-scheduler request with 2,000 nodes in full, or a Volcano one for 100 nodes of 60 pods."""
+MAX_INFLIGHT_BYTES = 128 << 20
+LOG_EVERY_SECONDS = 10.0
+
+Answer = Callable[[bytes], bytes]
+
+
+class RefusedRequest(Exception):
+    """A request that is answered with a status and one line of text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _refusal(status: int, text: str) -> Response:
+    return _json({"error": text}, status)
+
+
+class BodyReader:
+    """Reads bodies within the two bounds."""
+
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES, max_inflight_bytes: int = MAX_INFLIGHT_BYTES) -> None:
+        self.max_body_bytes = max_body_bytes
+        self.max_inflight_bytes = max(max_inflight_bytes, max_body_bytes)
+        self.inflight_bytes = 0
+
+    async def read(self, request: Request) -> bytes:
+        """Return the whole body.
+
+        :raises RefusedRequest: if it is not JSON by its content type, or too large, or too much is being read already.
+        """
+        content_type = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
+        if content_type != "application/json":
+            raise RefusedRequest(415, f"content type {content_type[:80]!r}: send application/json")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise RefusedRequest(415, "content encoding: send the body as it is")
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared) > self.max_body_bytes:
+            raise RefusedRequest(413, self._too_large())
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self.inflight_bytes += len(chunk)
+                if size > self.max_body_bytes:
+                    raise RefusedRequest(413, self._too_large())
+                if self.inflight_bytes > self.max_inflight_bytes:
+                    raise RefusedRequest(429, f"{self.max_inflight_bytes} bytes of requests are being read already")
+                chunks.append(chunk)
+        finally:
+            self.inflight_bytes -= size
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _too_large(self) -> str:
+        return f"request body: larger than {self.max_body_bytes} bytes"
+
+
+class Endpoints:
+    """The routes of one extender."""
+
+    def __init__(self, extender: Extender, reader: BodyReader) -> None:
+        self._extender = extender
+        self._reader = reader
+        self._last_log = 0.0
+
+    def application(self) -> Starlette:
+        """Return the ASGI application."""
+        extender = self._extender
+        verbs: dict[str, Answer] = {
+            "kube/filter": extender.kube_filter,
+            "kube/prioritize": extender.kube_prioritize,
+            "kube/preempt": extender.kube_preempt,
+            "volcano/predicate": extender.volcano_predicate,
+            "volcano/prioritize": extender.volcano_prioritize,
+        }
+        routes = [Route(f"/{verb}", self._verb(verb, answer), methods=["POST"]) for verb, answer in verbs.items()]
+        routes += [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+            Route("/explain", self._explain),
+        ]
+        return Starlette(routes=routes)
+
+    def _verb(self, verb: str, answer: Answer) -> Callable[[Request], object]:
+        metrics = self._extender.metrics
+        duration = metrics.duration.labels(verb)
+        answered = metrics.requests.labels(verb, "200")
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                body = await self._reader.read(request)
+                started = time.perf_counter()
+                content = answer(body)
+                duration.observe(time.perf_counter() - started)
+            except RefusedRequest as refusal:
+                metrics.requests.labels(verb, str(refusal.status)).inc()
+                # What was not read yet would be taken for the next request.
+                return Response(
+                    msgspec.json.encode({"error": refusal.text}),
+                    refusal.status,
+                    {"connection": "close"},
+                    "application/json",
+                )
+            except BadRequest as error:
+                metrics.requests.labels(verb, "400").inc()
+                return _refusal(400, str(error))
+            except ClientDisconnect:
+                metrics.requests.labels(verb, "499").inc()
+                return _refusal(400, "the client went away")
+            except Exception:  # noqa: BLE001 - the outermost place: the scheduler must get an answer and go on
+                metrics.requests.labels(verb, "500").inc()
+                metrics.failures.inc()
+                self._log_failure(verb)
+                return _refusal(500, "internal error, logged")
+            answered.inc()
+            return Response(content, media_type="application/json")
+
+        return endpoint
+
+    def _log_failure(self, verb: str) -> None:
+        now = time.monotonic()
+        if now - self._last_log >= LOG_EVERY_SECONDS:
+            self._last_log = now
+            _log.exception("answering %s failed", verb)
+
+    async def _healthz(self, request: Request) -> Response:
+        return Response("ok", media_type="text/plain")
+
+    async def _readyz(self, request: Request) -> Response:
+        return _json(self._extender.readiness())
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self._extender.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def _explain(self, request: Request) -> Response:
+        pod, node = request.query_params.get("pod"), request.query_params.get("node")
+        if pod is not None and pod.count("/") == 1:
+            return _json(self._extender.explain_pod(pod))
+        if node:
+            return _json(self._extender.explain_node(node))
+        return _refusal(400, "ask for ?pod=NAMESPACE/NAME or ?node=NAME")

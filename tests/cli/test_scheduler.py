@@ -1,0 +1,77 @@
+import http.client
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from cotenant.cli import app
+
+FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
+
+
+def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
+    command = [sys.executable, "-m", "cotenant", "scheduler", "--reports", str(FIXTURES / "reports.json")]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            started = json.loads(server.stdout.readline())
+            assert started["reports"] == 4
+            connection = http.client.HTTPConnection(started["url"].removeprefix("http://"), timeout=10)
+            connection.connect()
+            first = connection.sock
+            for name, field in (("kube-filter-names", "NodeNames"), ("kube-filter-nodes", "Nodes")):
+                body = (FIXTURES / f"{name}.json").read_bytes()
+                connection.request("POST", "/kube/filter", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                assert answer.status == 200
+                assert json.loads(answer.read())[field] is not None
+            assert connection.sock is first
+            connection.close()
+        finally:
+            server.terminate()
+        assert server.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--reports", "missing.json"], "missing.json: No such file"),
+        (["--reports", str(FIXTURES / "reports.json"), "--listen", "8088"], "HOST:PORT"),
+        (["--reports", str(FIXTURES / "reports.json"), "--listen", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--reports", str(FIXTURES / "reports.json"), "--listen", "192.0.2.1:80"], "192.0.2.1:80"),
+        (["--applies-to", "nobody"], "nobody"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_2(words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["scheduler", *words]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+
+
+def test_config_prints_what_kube_scheduler_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["scheduler", "config", "--listen", "127.0.0.1:9000"]) == 0
+    (extender,) = yaml.safe_load(capsys.readouterr().out)["extenders"]
+    assert extender == {
+        "urlPrefix": "http://127.0.0.1:9000/kube",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "weight": 2,
+        "nodeCacheCapable": True,
+        "ignorable": True,
+        "httpTimeout": "100ms",
+    }
+    assert app.run(["scheduler", "config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "KubeSchedulerConfiguration"
+
+
+def test_config_for_volcano_lists_predicates_before_the_extender(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["scheduler", "config", "--volcano"]) == 0
+    tiers = yaml.safe_load(capsys.readouterr().out)["tiers"]
+    plugins = tiers[1]["plugins"]
+    assert [plugin["name"] for plugin in plugins] == ["predicates", "nodeorder", "extender"]
+    assert plugins[2]["arguments"]["extender.ignorable"] is True
