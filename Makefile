@@ -4,6 +4,7 @@ BIN := .venv/bin
 PORT ?= 7070
 
 RUN_PACKAGES := libbpf1
+BPF_PACKAGES := clang-14 llvm-14 libbpf-dev
 TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
 
 .PHONY: help venv up check fmt generate test test-fast test-all bench bpf clean
@@ -41,6 +42,10 @@ test: venv ## every test that needs no long build
 test-all: venv ## all tests, also virtual machines and a cluster
 	@tools/packages.sh $(TEST_PACKAGES)
 	@$(BIN)/pytest -q
+
+bpf: ## the BPF objects that the package ships, from bpf/ (needs clang-14, llvm-14, libbpf-dev)
+	@tools/packages.sh $(BPF_PACKAGES)
+	@bpf/build.sh
 
 clean: ## remove what make made
 	rm -rf .venv build dist

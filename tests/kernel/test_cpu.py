@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.kernel import cpu, errors
+from cotenant.kernel import cpu, errors, tracing
+from cotenant.units.histogram import Histogram
 
 BEFORE = "cpu  100 10 50 1000 20 5 8 7 30 3\ncpu0 1 0 0 0 0 0 0 0 0 0\ncpu1 1 0 0 0 0 0 0 0 0 0\n"
 
@@ -12,8 +13,9 @@ def stat(first, interrupts=1000, softirqs=500, cpus=2):
     return "\n".join([*lines, f"intr {interrupts} 0 9 9", "ctxt 5", f"softirq {softirqs} 1 2"]) + "\n"
 
 
-def readings(tree, *texts):
-    reader, result = cpu.CpuReader(tree.root), []
+def readings(tree, *texts, feed=None):
+    feed = feed or tracing.Feed("no_bpf")
+    reader, result = cpu.CpuReader(tree.root, feed), []
     for index, text in enumerate(texts):
         tree.write("proc/stat", text)
         result.append(reader.read(2.0 if index else "first_sample"))
@@ -73,4 +75,35 @@ def test_any_tail_parses(data):
 
 
 def test_a_missing_file_makes_all_unknown(empty):
-    assert cpu.CpuReader(empty.root).read(1.0).missing == {"cpu": "unsupported"}
+    assert cpu.CpuReader(empty.root, tracing.Feed("no_bpf")).read(1.0).missing == {"cpu": "unsupported"}
+
+
+class Traced:
+    """A tracer that saw these run-queue waits."""
+
+    def __init__(self, waits):
+        self.waits = waits
+
+    def read(self):
+        return tracing.Trace("no_bpf", self.waits, "no_bpf", "no_bpf")
+
+    def close(self):
+        pass
+
+
+def test_run_queue_latency_comes_from_the_tracer(tree):
+    feed = tracing.Feed(Traced(Histogram.of([10.0] * 98 + [1000.0] * 2)))
+    feed.refresh()
+    _, reading = readings(tree, stat("1 2 3 4"), stat("1 2 3 4"), feed=feed)
+    values = reading.groups["cpu"]
+    assert values.source == "bpf"
+    assert values.run_queue_latency_p95_usec == pytest.approx(10, rel=0.05)
+    assert values.run_queue_latency_p99_usec == pytest.approx(1000, rel=0.05)
+
+
+@pytest.mark.parametrize(("waits", "reason"), [(Histogram(), "too_few"), ("no_btf", "no_btf")])
+def test_run_queue_latency_that_nobody_saw_is_unknown(tree, waits, reason):
+    feed = tracing.Feed(Traced(waits))
+    feed.refresh()
+    _, reading = readings(tree, stat("1 2 3 4"), stat("1 2 3 4"), feed=feed)
+    assert reading.missing["cpu.run_queue_latency_p99_usec"] == reason

@@ -27,7 +27,7 @@ def open_sampler(root: str, period: str, node: str | None) -> sampler.Sampler:
     place = paths.Root(root)
     if not place.proc.is_dir():
         raise BadRoot(f"--root {root}: there is no directory {place.proc}; give a directory that holds proc and sys")
-    return sampler.Sampler(place, node=node, period_s=quantity.seconds(period))
+    return sampler.open_sampler(place, node=node, period_s=quantity.seconds(period))
 
 
 def ticks(

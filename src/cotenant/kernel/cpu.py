@@ -8,6 +8,7 @@ import dataclasses
 from cotenant.kernel import errors, paths, reading
 from cotenant.kernel.file import File, number
 from cotenant.kernel.reading import Findings, Reading
+from cotenant.kernel.tracing import Feed
 from cotenant.model.rate import Count, Counters
 from cotenant.model.sample import Cpu, MissingReason
 
@@ -24,7 +25,7 @@ RATIOS = {
     "irq_ratio": ("irq",),
     "softirq_ratio": ("softirq",),
 }
-LATENCIES = ("run_queue_latency_p95_usec", "run_queue_latency_p99_usec")
+LATENCIES = {"run_queue_latency_p95_usec": 0.95, "run_queue_latency_p99_usec": 0.99}
 
 
 @dataclasses.dataclass(slots=True)
@@ -65,9 +66,15 @@ def _first_count(data: bytes, key: bytes, path: str) -> Count:
 
 
 class CpuReader:
-    """CPU time by kind, and interrupt rates. Run-queue latency needs BPF: see :mod:`cotenant.kernel.tracing`."""
+    """CPU time by kind, interrupt rates, and run-queue latency where a tracer sees it.
 
-    def __init__(self, root: paths.Root) -> None:
+    Scheduler statistics (schedstat) know only the sum of waits: no percentile is made of that.
+    """
+
+    def __init__(self, root: paths.Root, feed: Feed) -> None:
+        self.online: int | None = None
+        """CPUs on line at the last read."""
+        self._feed = feed
         self._file = File(root.proc / "stat")
         self._counters = Counters()
 
@@ -78,16 +85,27 @@ class CpuReader:
         try:
             stat = parse(self._file.read(), self._file.path)
         except errors.KernelError as error:
+            self.online = None
             reason = reading.reason_of(error, self._file)
             found.put_all((*RATIOS, "source", "online", "interrupts_per_sec", "softirqs_per_sec", *LATENCIES), reason)
             return reading.of_group("cpu", Cpu, found)
-        found.values["source"] = "stat"
-        found.values["online"] = stat.online
+        self.online = found.values["online"] = stat.online
         found.put("interrupts_per_sec", self._counters.rate("interrupts", stat.interrupts))
         found.put("softirqs_per_sec", self._counters.rate("softirqs", stat.softirqs))
         self._put_ratios(stat, found)
-        found.put_all(LATENCIES, "no_bpf")
+        self._put_latencies(seconds, found)
         return reading.of_group("cpu", Cpu, found)
+
+    def _put_latencies(self, seconds: float | MissingReason, found: Findings) -> None:
+        trace = self._feed.trace
+        waits = trace if isinstance(trace, str) else trace.run_queue
+        found.values["source"] = "stat" if isinstance(waits, str) else "bpf"
+        if isinstance(seconds, str) or isinstance(waits, str):
+            found.put_all(LATENCIES, waits if isinstance(waits, str) else seconds)  # type: ignore[arg-type]
+            return
+        for field, q in LATENCIES.items():
+            value = waits.quantile(q)
+            found.put(field, "too_few" if value is None else value)
 
     def _put_ratios(self, stat: Stat, found: Findings) -> None:
         grown = {name: self._counters.count(name, ticks) for name, ticks in stat.ticks.items()}

@@ -2,9 +2,8 @@
 
 import datetime
 import os
-from collections.abc import Sequence
 
-from cotenant.kernel import cpu, errors, memory, paths, psi
+from cotenant.kernel import block, cpu, errors, memory, net, paths, psi, tracing
 from cotenant.kernel.file import File
 from cotenant.kernel.reading import Reader
 from cotenant.model import rate
@@ -14,15 +13,21 @@ from cotenant.units import clock as clocks
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline", "cgroups")
 
 
-def host_readers(root: paths.Root) -> list[Reader]:
-    """Return the readers of the whole node that need nothing but files."""
-    return [psi.PsiReader(root), memory.MemoryReader(root), cpu.CpuReader(root)]
+def host_readers(root: paths.Root, feed: tracing.Feed) -> list[Reader]:
+    """Return the readers of the whole node."""
+    return [
+        psi.PsiReader(root),
+        memory.MemoryReader(root),
+        cpu.CpuReader(root, feed),
+        block.BlockReader(root, feed),
+        net.NetReader(root),
+    ]
 
 
 class Sampler:
     """Reads a machine once a period. :meth:`prime` reads the counters that the first sample is compared with.
 
-    Without ``readers`` it takes all those that the root allows; of two that make the same group, the later wins.
+    ``tracer`` belongs to the sampler from then on, or says why there is none.
     """
 
     def __init__(
@@ -32,13 +37,14 @@ class Sampler:
         node: str | None = None,
         period_s: float = 1.0,
         clock: clocks.Clock | None = None,
-        readers: Sequence[Reader] | None = None,
+        tracer: tracing.Tracer | MissingReason = "no_bpf",
     ) -> None:
         self.root = root or paths.Root()
         self.node = node or _node_name(self.root)
         self.period_s = period_s
         self._clock = clock or clocks.SystemClock()
-        self._readers = list(host_readers(self.root) if readers is None else readers)
+        self._feed = tracing.Feed(tracer)
+        self._readers = host_readers(self.root, self._feed)
         self._boot_id = _boot_id(self.root)
         self._last_s: float | None = None
 
@@ -51,6 +57,7 @@ class Sampler:
         now = self._clock.monotonic()
         seconds = rate.elapsed(self._last_s, now, self.period_s)
         self._last_s = now
+        self._feed.refresh()
         groups: dict[str, object] = {}
         missing: dict[str, MissingReason] = {}
         for reader in self._readers:
@@ -79,9 +86,26 @@ class Sampler:
         )
 
     def close(self) -> None:
-        """Release every reader's descriptors."""
+        """Release every reader's descriptors, and the tracer."""
+        self._feed.close()
         for reader in self._readers:
             reader.close()
+
+
+def open_sampler(
+    root: paths.Root,
+    *,
+    node: str | None = None,
+    period_s: float = 1.0,
+    clock: clocks.Clock | None = None,
+) -> Sampler:
+    """Return a sampler with everything that the root allows: BPF only for the machine itself."""
+    tracer: tracing.Tracer | MissingReason = "no_bpf"
+    if root.is_machine:
+        from cotenant.kernel.bpf.tracer import BpfTracer  # loads libbpf: not for a tree of files
+
+        tracer = BpfTracer(root)
+    return Sampler(root, node=node, period_s=period_s, clock=clock, tracer=tracer)
 
 
 def _rfc3339(seconds: float) -> str:

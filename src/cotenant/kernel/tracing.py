@@ -18,7 +18,9 @@ class DiskTrace:
     """
 
     latency: Histogram = dataclasses.field(default_factory=Histogram)
-    """Issue to complete."""
+    """Issue to complete, reads and writes together."""
+    read_latency: Histogram = dataclasses.field(default_factory=Histogram)
+    write_latency: Histogram = dataclasses.field(default_factory=Histogram)
     queue: Histogram = dataclasses.field(default_factory=Histogram)
     """Insert to issue."""
     reads: int = 0
@@ -36,6 +38,8 @@ class GroupTrace:
 
     block: Histogram = dataclasses.field(default_factory=Histogram)
     run_queue: Histogram = dataclasses.field(default_factory=Histogram)
+    reads: int = 0
+    writes: int = 0
     read_bytes: int = 0
     write_bytes: int = 0
 
@@ -64,3 +68,21 @@ class Tracer(Protocol):
     def close(self) -> None:
         """Take the programs out of the kernel."""
         ...
+
+
+class Feed:
+    """One read of a tracer per period, for all the readers that need a part of it."""
+
+    def __init__(self, tracer: Tracer | MissingReason) -> None:
+        self._tracer = tracer
+        self.trace: Trace | MissingReason = tracer if isinstance(tracer, str) else "first_sample"
+
+    def refresh(self) -> None:
+        """Read the tracer; :attr:`trace` is then what happened in the last period, or why it is unknown."""
+        if not isinstance(self._tracer, str):
+            self.trace = self._tracer.read()
+
+    def close(self) -> None:
+        """Close the tracer."""
+        if not isinstance(self._tracer, str):
+            self._tracer.close()

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Block requests between the scheduler queue and the device: how long they took, how much they carried, for whom.
+ *
+ * A request is known by its address from insert (or issue) to the completion of its last byte. The clock that counts
+ * as device time starts at the last issue: a requeued request that is issued again starts anew. Only requests that
+ * carry data count: flushes, discards, zone management and passthrough commands do not.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "bucket.h"
+
+#define IGNORED_MAJORS 4
+#define OP_MASK 0xff
+#define OP_READ 0
+#define OP_WRITE 1
+#define OP_ZONE_APPEND 7 /* before 5.18: WRITE_SAME */
+#define OP_ZONE_APPEND_BEFORE_5_18 13
+
+struct settings {
+	__u64 bounds[BOUNDS];
+	__u32 ignored_majors[IGNORED_MAJORS]; /* dm, md, loop: their requests are seen again at the disk below */
+	__u32 request_argument;		      /* 0, or 1 where (queue, request) are passed: before 5.11 */
+	__u32 pad;
+};
+
+const volatile struct settings settings SEC(".rodata.settings");
+
+struct pending {
+	__u64 inserted_ns; /* 0: it was not queued */
+	__u64 issued_ns;   /* 0: still, or again, in the queue */
+	__u64 device;	   /* major << 32 | minor */
+	__u64 cgroup;
+	__u64 write;
+};
+
+struct device {
+	__u32 read_usec[BUCKETS];  /* issue to complete */
+	__u32 write_usec[BUCKETS]; /* issue to complete */
+	__u32 queue_usec[BUCKETS]; /* insert to issue */
+	__u32 pad;
+	__u64 completions[2]; /* read, write */
+	__u64 bytes[2];
+};
+
+struct group {
+	__u32 usec[BUCKETS]; /* issue to complete */
+	__u32 pad;
+	__u64 completions[2];
+	__u64 bytes[2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct pending);
+} requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u64);
+	__type(value, struct device);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, __u64);
+	__type(value, struct group);
+} groups SEC(".maps");
+
+/* Requests that no entry was left for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+static const struct device no_device;
+static const struct group no_group;
+
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&lost, &zero);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline struct request *request_of(__u64 *ctx)
+{
+	/* The verifier drops the branch that this kernel's argument list does not have. */
+	if (settings.request_argument)
+		return (struct request *)ctx[1];
+	return (struct request *)ctx[0];
+}
+
+static __always_inline struct gendisk *disk_of(struct request *rq)
+{
+	struct request___before_5_17 *old = (void *)rq;
+
+	if (bpf_core_field_exists(old->rq_disk))
+		return old->rq_disk;
+	return rq->q->disk;
+}
+
+/* Fills what is known of a request before it is queued; false if it does not count. */
+static __always_inline bool describe(struct request *rq, struct pending *pending)
+{
+	__u32 op = rq->cmd_flags & OP_MASK;
+	struct gendisk *disk;
+	__u32 major;
+
+	if (op != OP_READ && op != OP_WRITE && op != OP_ZONE_APPEND && op != OP_ZONE_APPEND_BEFORE_5_18)
+		return false;
+	if (!rq->__data_len)
+		return false;
+	disk = disk_of(rq);
+	if (!disk)
+		return false;
+	major = disk->major;
+	for (int i = 0; i < IGNORED_MAJORS; i++)
+		if (major == settings.ignored_majors[i])
+			return false;
+	pending->device = (__u64)major << 32 | (__u32)disk->first_minor;
+	pending->write = op != OP_READ;
+	/* Not the current task: a write-back thread issues what others wrote. On v1 this is the blkio group. */
+	pending->cgroup = rq->bio->bi_blkg->blkcg->css.cgroup->kn->id;
+	return true;
+}
+
+SEC("tp_btf/block_rq_insert")
+int rq_insert(__u64 *ctx)
+{
+	struct request *rq = request_of(ctx);
+	struct pending pending = {};
+	__u64 key = (__u64)rq;
+
+	if (!describe(rq, &pending))
+		return 0;
+	pending.inserted_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&requests, &key, &pending, BPF_ANY))
+		count_lost();
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int rq_issue(__u64 *ctx)
+{
+	struct request *rq = request_of(ctx);
+	struct pending pending = {}, *known;
+	__u64 key = (__u64)rq;
+
+	known = bpf_map_lookup_elem(&requests, &key);
+	if (known) {
+		known->issued_ns = bpf_ktime_get_ns();
+		return 0;
+	}
+	if (!describe(rq, &pending))
+		return 0;
+	pending.issued_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&requests, &key, &pending, BPF_ANY))
+		count_lost();
+	return 0;
+}
+
+SEC("tp_btf/block_rq_requeue")
+int rq_requeue(__u64 *ctx)
+{
+	__u64 key = (__u64)request_of(ctx);
+	struct pending *known = bpf_map_lookup_elem(&requests, &key);
+
+	if (known)
+		known->issued_ns = 0;
+	return 0;
+}
+
+/* The request became part of another one and will neither be issued nor completed. */
+SEC("tp_btf/block_rq_merge")
+int rq_merge(__u64 *ctx)
+{
+	__u64 key = (__u64)request_of(ctx);
+
+	bpf_map_delete_elem(&requests, &key);
+	return 0;
+}
+
+static __always_inline struct device *device_entry(__u64 key)
+{
+	struct device *device = bpf_map_lookup_elem(&devices, &key);
+
+	if (device)
+		return device;
+	bpf_map_update_elem(&devices, &key, &no_device, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&devices, &key);
+}
+
+static __always_inline struct group *group_entry(__u64 key)
+{
+	struct group *group = bpf_map_lookup_elem(&groups, &key);
+
+	if (group)
+		return group;
+	bpf_map_update_elem(&groups, &key, &no_group, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&groups, &key);
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
+{
+	__u64 now = bpf_ktime_get_ns(), key = (__u64)rq, queued_ns;
+	struct pending *known = bpf_map_lookup_elem(&requests, &key), pending;
+	struct device *device;
+	struct group *group;
+	bool last;
+	__u32 bucket, write;
+
+	if (!known)
+		return 0;
+	pending = *known;
+	/* A completion can come in parts; the request is done when all that is left of it is. */
+	last = nr_bytes >= rq->__data_len;
+	if (last)
+		bpf_map_delete_elem(&requests, &key);
+	if (!pending.issued_ns)
+		return 0; /* never reached the device: failed or dropped in the queue */
+	write = pending.write ? 1 : 0;
+	bucket = bucket_of(now - pending.issued_ns, settings.bounds);
+	if (bucket >= BUCKETS)
+		return 0;
+	device = device_entry(pending.device);
+	group = group_entry(pending.cgroup);
+	if (device) {
+		__sync_fetch_and_add(&device->bytes[write], nr_bytes);
+		if (last) {
+			if (write)
+				__sync_fetch_and_add(&device->write_usec[bucket], 1);
+			else
+				__sync_fetch_and_add(&device->read_usec[bucket], 1);
+			__sync_fetch_and_add(&device->completions[write], 1);
+		}
+	} else {
+		count_lost();
+	}
+	if (group) {
+		__sync_fetch_and_add(&group->bytes[write], nr_bytes);
+		if (last) {
+			__sync_fetch_and_add(&group->usec[bucket], 1);
+			__sync_fetch_and_add(&group->completions[write], 1);
+		}
+	}
+	if (!device || !last)
+		return 0;
+	/* Issued without having been queued: it waited for nothing. */
+	queued_ns = pending.inserted_ns ? pending.issued_ns - pending.inserted_ns : 0;
+	bucket = bucket_of(queued_ns, settings.bounds);
+	if (bucket < BUCKETS)
+		__sync_fetch_and_add(&device->queue_usec[bucket], 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
