@@ -76,6 +76,15 @@ class Histogram:
         for bucket, count in other._counts.items():
             self._counts[bucket] = self._counts.get(bucket, 0) + count
 
+    def subtract(self, other: "Histogram") -> None:
+        """Take back another histogram's counts that were merged before; exact for whole counts."""
+        for bucket, count in other._counts.items():
+            left = self._counts.get(bucket, 0) - count
+            if left > 1e-9:
+                self._counts[bucket] = left
+            else:
+                self._counts.pop(bucket, None)
+
     def decay(self, factor: float) -> None:
         """Multiply every count by a factor in 0..1 and forget what falls below a thousandth."""
         self._counts = {b: n * factor for b, n in self._counts.items() if n * factor >= 1e-3}

@@ -1,0 +1,230 @@
+"""From samples to evaluations, one each: pure and synchronous, with state for each node. Contracts §3."""
+
+import datetime
+import math
+
+from cotenant.detect import attribution, compiled, disks, errors, reading, rules, state, window
+from cotenant.model import evaluation, sample
+from cotenant.units import histogram
+
+_MAX_STEP_BACK_S = 1e-6
+
+
+class _Node:
+    """What is remembered of one node."""
+
+    __slots__ = ("at", "block", "boot_id", "bucket", "clock", "detections", "disks", "groups", "hard", "values")
+
+    def __init__(self, plan: compiled.Compiled) -> None:
+        seconds = plan.rules.window_seconds
+        self.boot_id: str | None = None
+        self.at: float | None = None
+        self.clock = ""
+        self.values = window.Window(seconds)
+        self.block = window.LatencyWindow(seconds)
+        self.disks = disks.Disks(seconds)
+        self.detections: dict[evaluation.DetectionName, state.DetectionState] = {}
+        self.hard: dict[evaluation.HardLimit, state.HardState] = {name: state.HardState() for name in plan.hard}
+        self.bucket: evaluation.Bucket = "unknown"
+        self.groups = attribution.Groups()
+
+    def clear_windows(self) -> None:
+        self.values.clear()
+        self.block.clear()
+        self.disks.clear()
+
+
+class Engine:
+    """Evaluates samples of any number of nodes by one set of rules."""
+
+    def __init__(self, source: rules.Rules) -> None:
+        self._compiled = compiled.Compiled(source)
+        self._nodes: dict[str, _Node] = {}
+
+    @property
+    def in_force(self) -> rules.Rules:
+        """The rules in force."""
+        return self._compiled.rules
+
+    def replace(self, source: rules.Rules) -> None:
+        """Take other rules; states and what the windows hold of signals that stay are kept."""
+        before, self._compiled = self._compiled, compiled.Compiled(source)
+        columns = [before.columns.get(name) for name in self._compiled.columns]
+        for node in self._nodes.values():
+            node.values = node.values.remapped(columns, source.window_seconds)
+            node.block.seconds = source.window_seconds
+            node.disks.resize(source.window_seconds)
+            kept = {detection.name for detection in self._compiled.detections}
+            node.detections = {name: known for name, known in node.detections.items() if name in kept}
+
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        self._nodes.pop(node, None)
+
+    def evaluate(self, taken: sample.Sample) -> evaluation.Evaluation:
+        """Return the state of the sample's node at the end of the sample.
+
+        :raises BadSamples: if the sample has neither ``uptime_s`` nor a ``time`` that can be read.
+        """
+        node = self._node_of(taken)
+        step_s = self._take(node, taken)
+        plan, at = self._compiled, node.at
+        assert at is not None
+        view = reading.NodeView(plan, at, node.values, node.block, node.disks)
+        missing: dict[str, sample.MissingReason] = {}
+        detections: dict[evaluation.DetectionName, evaluation.Detection] = {}
+        weighted: list[float] = []
+        known_weight = covered = worst = 0.0
+        for detection in plan.detections:
+            found, direct = self._detect(node, detection, view, step_s, taken, missing)
+            detections[detection.name] = found
+            if found.index is None:
+                continue
+            weighted.append(detection.weight * found.index)
+            known_weight += detection.weight
+            covered += detection.weight if direct else detection.weight / 2
+            worst = max(worst, found.index)
+        level = min(math.fsum(weighted) / known_weight, 1.0) if known_weight > 0 else None
+        node.bucket = state.bucket_after(node.bucket, None if level is None else worst)
+        self._limit(node, view, step_s, taken, missing)
+        node.groups.rest(at, taken, calm=level is not None and worst < state.CALM_INDEX)
+        return evaluation.Evaluation(
+            node=taken.node,
+            time=taken.time,
+            interference_level=level,
+            bucket=node.bucket,
+            coverage=covered / plan.weight if plan.weight > 0 else 0.0,
+            detections=detections,
+            hard=[name for name, hard in node.hard.items() if hard.in_force],
+            missing=missing,
+        )
+
+    def _node_of(self, taken: sample.Sample) -> _Node:
+        node = self._nodes.get(taken.node)
+        rebooted = node is not None and _rebooted(node, taken)
+        if node is None or rebooted:
+            node = self._nodes[taken.node] = _Node(self._compiled)
+        node.boot_id = taken.boot_id or node.boot_id
+        return node
+
+    def _take(self, node: _Node, taken: sample.Sample) -> float:
+        """Put the sample into the node's windows and return the seconds since the one before."""
+        clock = "uptime" if taken.uptime_s is not None else "time"
+        at = taken.uptime_s if taken.uptime_s is not None else _seconds_of(taken)
+        step_s = 0.0
+        if node.at is not None:
+            step_s = at - node.at
+            if clock != node.clock or step_s < -_MAX_STEP_BACK_S:
+                node.clear_windows()
+                step_s = 0.0
+        node.at, node.clock = at, clock
+        node.values.add(at, taken.period_s, self._compiled.values(taken))
+        if self._compiled.uses_block:
+            node.block.add(_latencies(at, taken.block))
+        if self._compiled.uses_disks:
+            congestion = node.detections.get("ioCongestion")
+            node.disks.add(at, taken, calm=not (congestion and congestion.triggered))
+        return max(step_s, 0.0)
+
+    def _detect(
+        self,
+        node: _Node,
+        detection: compiled.CompiledDetection,
+        view: reading.NodeView,
+        step_s: float,
+        taken: sample.Sample,
+        missing: dict[str, sample.MissingReason],
+    ) -> tuple[evaluation.Detection, bool]:
+        """Return one detection, and whether it is known through its signals, not only through their fall-back."""
+        entries = detection.signals
+        readings = [view.read(entry) for entry in entries]
+        known = [e for e, r in zip(entries, readings, strict=True) if r.index is not None and not e.rule.supporting]
+        direct = bool(known)
+        if not (any(entry.online for entry in known) if detection.has_online else direct):
+            entries = entries + detection.fallback
+            readings += [view.read(entry) for entry in detection.fallback]
+        indexes = [r.index for r in readings if r.index is not None]
+        certain = direct or any(
+            r.index is not None and not e.rule.supporting for e, r in zip(entries, readings, strict=True)
+        )
+        current = node.detections.get(detection.name)
+        if current is None:
+            current = node.detections[detection.name] = state.DetectionState()
+        assert node.at is not None
+        hysteresis = self._compiled.rules.hysteresis
+        if certain:
+            counted = [r for r in readings if r.index is not None]
+            reached = any(r.reached for r in counted)
+            current.known(node.at, step_s, reached, all(r.calm for r in counted), hysteresis)
+        else:
+            current.unknown(node.at, hysteresis)
+        signals: dict[str, evaluation.SignalState] = {}
+        for entry, read in zip(entries, readings, strict=True):
+            name = entry.rule.signal
+            if name not in signals or signals[name].index is None:
+                signals[name] = read.state()
+            if read.index is None:
+                missing[name] = view.why_unknown(entry, node.values, taken)
+        victims, suspects = node.groups.blame(detection.name, taken) if current.triggered else ([], [])
+        found = evaluation.Detection(
+            triggered=current.triggered,
+            index=max(indexes) if certain else None,
+            signals=signals,
+            victims=victims,
+            suspects=suspects,
+        )
+        return found, direct
+
+    def _limit(
+        self,
+        node: _Node,
+        view: reading.NodeView,
+        step_s: float,
+        taken: sample.Sample,
+        missing: dict[str, sample.MissingReason],
+    ) -> None:
+        hysteresis = self._compiled.rules.hysteresis
+        assert node.at is not None
+        for name, hard in node.hard.items():
+            limit = self._compiled.hard[name]
+            signal = compiled.HARD_LIMITS[name]
+            mean = view.mean(signal) if limit is not None else None
+            hard.update(node.at, step_s, mean, limit, hysteresis)
+            if limit is not None and mean is None:
+                why = node.values.why_unknown(self._compiled.columns[signal])
+                missing[signal] = reading.said_missing(signal, taken) or why or "too_few"
+
+
+def _rebooted(node: _Node, taken: sample.Sample) -> bool:
+    if taken.boot_id and node.boot_id:
+        return taken.boot_id != node.boot_id
+    # Without boot ids, a monotonic clock that steps back is another boot.
+    return taken.uptime_s is not None and node.clock == "uptime" and taken.uptime_s < (node.at or 0.0)
+
+
+def _latencies(at: float, block: sample.Block) -> window.Latencies:
+    counts = None
+    if block.histogram is not None:
+        try:
+            counts = histogram.Histogram.from_json(block.histogram)
+        except ValueError:
+            counts = None  # a histogram that cannot be read is unknown, and so are its percentiles
+    completions = block.completions
+    if completions is None and counts is not None:
+        completions = round(counts.total)
+    percentiles = (block.p50_usec, block.p95_usec, block.p99_usec)
+    in_flight = [device for device in block.devices.values() if device.in_flight]
+    ages = [device.oldest_in_flight_usec for device in in_flight if device.oldest_in_flight_usec is not None]
+    known = all(device.in_flight is not None for device in block.devices.values())
+    oldest = max(ages) if ages else 0.0 if known and not in_flight else None
+    return window.Latencies(at, completions, percentiles, counts, oldest)
+
+
+def _seconds_of(taken: sample.Sample) -> float:
+    try:
+        time = datetime.datetime.fromisoformat(taken.time.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise errors.BadSamples(
+            f"node {taken.node}: no uptime_s, and time {taken.time!r} is not RFC 3339; one of them is needed"
+        ) from error
+    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()

@@ -1,0 +1,200 @@
+"""Sliding windows (t - W, t] over one node's samples. Contracts §3.
+
+A value is known over the window when at least 3 values are, and no gap between known values, or from the last one to
+t, is longer than 3 periods.
+"""
+
+import collections
+import dataclasses
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+
+from cotenant.model.sample import MissingReason
+from cotenant.units import histogram
+
+LEAST_VALUES = 3
+GAP_PERIODS = 3
+JITTER = 1.05
+"""Sampling is never exact: a gap counts as longer than 3 periods from 3.15 on."""
+LEAST_COMPLETIONS = 30
+"""A percentile of fewer requests is the luck of one of them."""
+_TIME_GRAIN_S = 1e-6
+
+
+def gap_limit_s(periods: Sequence[float]) -> float:
+    """Return the longest gap that leaves a value known, from the lengths of the window's periods (1 s if none)."""
+    period = statistics.median_low(periods) if periods else 1.0
+    return period * GAP_PERIODS * JITTER
+
+
+def why_unknown(times: Sequence[float], at: float, gap_s: float) -> MissingReason | None:
+    """Return why values known at these times do not make the window known, or None when they do."""
+    if len(times) < LEAST_VALUES:
+        return "too_few"
+    if at - times[-1] > gap_s:
+        return "stale"
+    return "stale" if any(b - a > gap_s for a, b in itertools.pairwise(times)) else None
+
+
+class Window:
+    """Rows of values, one column for each signal; None where unknown."""
+
+    __slots__ = ("_gap_s", "_periods", "_rows", "_times", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._times: collections.deque[float] = collections.deque()
+        self._rows: collections.deque[tuple[float | None, ...]] = collections.deque()
+        self._periods: collections.deque[float] = collections.deque()
+        self._gap_s = gap_limit_s(())
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._times.clear()
+        self._rows.clear()
+        self._periods.clear()
+
+    def add(self, at: float, period_s: float | None, values: tuple[float | None, ...]) -> None:
+        """Add the row of one sample, and drop what is older than the window. Times must not decrease."""
+        self._times.append(at)
+        self._rows.append(values)
+        self._periods.append(period_s if period_s is not None and period_s > 0 else 1.0)
+        oldest = at - self.seconds + _TIME_GRAIN_S
+        while self._times[0] <= oldest:
+            self._times.popleft()
+            self._rows.popleft()
+            self._periods.popleft()
+        self._gap_s = gap_limit_s(self._periods)
+
+    @property
+    def gap_s(self) -> float:
+        """The longest gap that leaves a value known now."""
+        return self._gap_s
+
+    def means(self) -> list[float | None]:
+        """Return for each column the plain mean of its known values, or None where it is unknown over the window."""
+        times = list(self._times)
+        whole = why_unknown(times, times[-1], self._gap_s) is None
+        means: list[float | None] = []
+        for column in zip(*self._rows, strict=True):
+            if None not in column:
+                means.append(math.fsum(column) / len(column) if whole else None)
+                continue
+            known = [(t, v) for t, v in zip(times, column, strict=True) if v is not None]
+            if why_unknown([t for t, _ in known], times[-1], self._gap_s) is None:
+                means.append(math.fsum(v for _, v in known) / len(known))
+            else:
+                means.append(None)
+        return means
+
+    def why_unknown(self, column: int) -> MissingReason | None:
+        """Return why a column is unknown over the window, or None when it is known."""
+        known = [t for t, row in zip(self._times, self._rows, strict=True) if row[column] is not None]
+        return why_unknown(known, self._times[-1], self._gap_s) if self._times else "too_few"
+
+    def remapped(self, columns: Sequence[int | None], seconds: float) -> "Window":
+        """Return the window with its columns taken from these of ours (None: a new one), and another length."""
+        window = Window(seconds)
+        for at, period, row in zip(self._times, self._periods, self._rows, strict=True):
+            window.add(at, period, tuple(None if c is None else row[c] for c in columns))
+        return window
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Latencies:
+    """What one sample says of the latency of one disk, or of all: percentiles in µs by name, and their histogram.
+
+    ``oldest_usec`` is the age of the oldest request in flight: 0 when none is, None when that is unknown.
+    """
+
+    at: float
+    completions: int | None
+    percentiles: tuple[float | None, float | None, float | None]
+    histogram: histogram.Histogram | None
+    oldest_usec: float | None
+
+    @property
+    def seen(self) -> bool:
+        """Whether this sample knows the latency, or knows that there was none."""
+        return self.completions == 0 or self.histogram is not None or any(p is not None for p in self.percentiles)
+
+
+QUANTILES = (0.5, 0.95, 0.99)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Percentile:
+    """A percentile over the window. ``idle``: no request completed and none hangs: no value, and the index is 0."""
+
+    value: float | None
+    idle: bool = False
+    missing: MissingReason | None = None
+
+
+class LatencyWindow:
+    """The window of one disk, or of all together, whose percentiles depend on how many requests completed."""
+
+    __slots__ = ("_merged", "_rows", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._rows: collections.deque[Latencies] = collections.deque()
+        self._merged = histogram.Histogram()
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._rows.clear()
+        self._merged = histogram.Histogram()
+
+    @property
+    def last_at(self) -> float | None:
+        """When the last sample was that spoke of this disk, or None when none is in the window."""
+        return self._rows[-1].at if self._rows else None
+
+    def add(self, row: Latencies) -> None:
+        """Add what one sample says."""
+        self._rows.append(row)
+        if row.histogram is not None:
+            self._merged.merge(row.histogram)
+        self.drop_before(row.at)
+
+    def drop_before(self, at: float) -> None:
+        """Drop what is older than the window that ends at this time."""
+        oldest = at - self.seconds + _TIME_GRAIN_S
+        while self._rows and self._rows[0].at <= oldest:
+            row = self._rows.popleft()
+            if row.histogram is not None:
+                self._merged.subtract(row.histogram)
+
+    def percentile(self, which: int, at: float, gap_s: float) -> Percentile:
+        """Return a percentile (an index into :data:`QUANTILES`) over the window.
+
+        Of fewer than 30 completions only the median and the age of the oldest request in flight are taken: both are
+        lower bounds of what a higher percentile would be.
+        """
+        seen = [row for row in self._rows if row.seen]
+        missing = why_unknown([row.at for row in seen], at, gap_s)
+        if missing:
+            return Percentile(None, missing=missing)
+        counted = [row.completions for row in self._rows if row.completions is not None]
+        completions = sum(counted)
+        if not counted or completions >= LEAST_COMPLETIONS:
+            value = self._quantile(which, seen)
+            return Percentile(value, missing=None if value is not None else "too_few")
+        oldest = self._oldest()
+        if completions == 0:
+            return Percentile(oldest or None, idle=not oldest)
+        bounds = [bound for bound in (self._quantile(0, seen), oldest or None) if bound is not None]
+        return Percentile(max(bounds)) if bounds else Percentile(None, missing="too_few")
+
+    def _quantile(self, which: int, seen: list[Latencies]) -> float | None:
+        if any(row.histogram is not None for row in seen):
+            return self._merged.quantile(QUANTILES[which])
+        known = [p for row in seen if (p := row.percentiles[which]) is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    def _oldest(self) -> float | None:
+        known = [row.oldest_usec for row in self._rows if row.oldest_usec is not None]
+        return math.fsum(known) / len(known) if known else None
