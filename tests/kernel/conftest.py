@@ -38,12 +38,27 @@ class Tree:
             file.unlink()
 
 
+def copy_of(fixture: str, tmp_path: pathlib.Path) -> Tree:
+    shutil.copytree(FIXTURES / fixture, tmp_path / fixture, symlinks=True)
+    return Tree(tmp_path / fixture)
+
+
 @pytest.fixture
 def tree(tmp_path: pathlib.Path) -> Tree:
     """A machine with kernel 6.18, v1 controllers, two CPUs and one virtio disk."""
-    directory = tmp_path / "root"
-    shutil.copytree(FIXTURES / "mainline-6.18-v1", directory, symlinks=True)
-    return Tree(directory)
+    return copy_of("mainline-6.18-v1", tmp_path)
+
+
+@pytest.fixture
+def v2(tmp_path: pathlib.Path) -> Tree:
+    """A node with cgroup v2, systemd, nginx and a pod of each kind; four CPUs, a disk below a dm device."""
+    return copy_of("v2-systemd-kubepods", tmp_path)
+
+
+@pytest.fixture
+def v1(tmp_path: pathlib.Path) -> Tree:
+    """A node with cgroup v1, the cgroupfs driver and a pod of each kind; only the online container has pressure."""
+    return copy_of("v1-cgroupfs-kubepods", tmp_path)
 
 
 @pytest.fixture

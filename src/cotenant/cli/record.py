@@ -23,12 +23,13 @@ def command(
     period: str = sampling.PERIOD,
     count: int | None = typer.Option(None, "--count", min=1, help="Stop after so many; else ctrl-C."),
     node: str | None = sampling.NODE,
+    match: list[str] = sampling.MATCH,
     as_json: bool = typer.Option(False, "--json", help="Print each sample as well."),
 ) -> None:
     """Append samples to a file until ctrl-C; the file is whole lines at all times, also after kill -9."""
     from cotenant.cli import printing
 
-    source = sampling.open_sampler(root, period, node)
+    source = sampling.open_sampler(root, period, node, match)
     with Record(file) as record:
         for sample in sampling.ticks(source, count):
             record.append(samples.encode(sample))

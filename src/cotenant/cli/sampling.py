@@ -1,11 +1,12 @@
 """What ``sample`` and ``record`` share: their options, and a sample at each tick."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import typer
 
 from cotenant.kernel import paths, sampler
+from cotenant.kernel.cgroup import classes
 from cotenant.model.sample import Sample
 from cotenant.units import errors, quantity
 
@@ -13,21 +14,30 @@ ROOT = typer.Option("/", "--root", metavar="DIR", help="Read DIR/proc and DIR/sy
 PERIOD = typer.Option("1s", "--period", help="Time between two reads, like 1s or 500ms.")
 NODE = typer.Option(None, "--node", help="The node's name in the sample; else the host's name.")
 
+MATCH = typer.Option(
+    [],
+    "--match",
+    metavar="GLOB=QOS",
+    help="Groups of that path are of that QoS: LSE, LSR, LS (online), SYSTEM or BE (offline). A later one wins.",
+)
+
 
 class BadRoot(errors.CotenantError):
     """The directory holds no tree of kernel files."""
 
 
-def open_sampler(root: str, period: str, node: str | None) -> sampler.Sampler:
+def open_sampler(root: str, period: str, node: str | None, match: Sequence[str] = ()) -> sampler.Sampler:
     """Return the sampler that the options ask for.
 
     :raises BadQuantity: if the period is not a duration.
+    :raises BadMatch: if a match is not ``GLOB=QOS``.
     :raises BadRoot: if the root has no ``proc``.
     """
+    matches = [classes.Match.parse(text) for text in match]
     place = paths.Root(root)
     if not place.proc.is_dir():
         raise BadRoot(f"--root {root}: there is no directory {place.proc}; give a directory that holds proc and sys")
-    return sampler.open_sampler(place, node=node, period_s=quantity.seconds(period))
+    return sampler.open_sampler(place, node=node, period_s=quantity.seconds(period), matches=matches)
 
 
 def ticks(

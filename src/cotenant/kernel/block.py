@@ -68,6 +68,8 @@ class BlockReader:
         self._disks = disk.Disks(root)
         self._counters = Counters()
         self._feed = feed
+        self.accounted: frozenset[bytes] = frozenset()
+        """``MAJOR:MINOR`` of the disks to which the kernel books what groups read and write."""
 
     def read(self, seconds: float | MissingReason) -> Reading:
         """Read diskstats, and take the tracer's part."""
@@ -79,6 +81,8 @@ class BlockReader:
         except errors.KernelError as error:
             return Reading({"block": Block()}, {"block": reading.reason_of(error, self._file)})
         names = self._disks.lowest_level(lines)
+        devices = [line.device for name in self._disks.accounted if not isinstance(line := lines[name], str)]
+        self.accounted = frozenset(b"%d:%d" % device for device in devices)
         if isinstance(seconds, str):
             return self._count(lines, names, seconds, reason=seconds)
         if isinstance(disks, str):

@@ -23,6 +23,8 @@ class Disks:
         self._block = os.fspath(root.sys / "block")
         self._names: frozenset[str] = frozenset()
         self._lowest: tuple[str, ...] = ()
+        self.accounted: frozenset[str] = frozenset()
+        """Disks to which the kernel books what groups read and write: of NVMe multipath the head, not the paths."""
         self._kinds: dict[str, DeviceKind | MissingReason] = {}
 
     def lowest_level(self, names: Collection[str]) -> tuple[str, ...]:
@@ -36,6 +38,11 @@ class Disks:
             listed = self._listed()
             paths_of = {match.group(1, 3) for match in map(_NVME.fullmatch, names) if match and match[2]}
             self._lowest = tuple(name for name in names if self._is_lowest(name, known, listed, paths_of))
+            matches = {name: _NVME.fullmatch(name) for name in names}
+            heads = {name for name, match in matches.items() if match and match.group(1, 3) in paths_of}
+            self.accounted = frozenset(
+                {*self._lowest, *heads} - {n for n, match in matches.items() if match and match[2]}
+            )
             self._kinds = {name: kind for name, kind in self._kinds.items() if name in known}
             self._names = known
         return self._lowest

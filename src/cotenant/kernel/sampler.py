@@ -2,26 +2,18 @@
 
 import datetime
 import os
+from collections.abc import Mapping, Sequence
 
 from cotenant.kernel import block, cpu, errors, memory, net, paths, psi, tracing
+from cotenant.kernel.cgroup import classes
+from cotenant.kernel.cgroup import reader as cgroups
 from cotenant.kernel.file import File
-from cotenant.kernel.reading import Reader
+from cotenant.kernel.reading import Reader, reason_of
 from cotenant.model import rate
 from cotenant.model.sample import MissingReason, Sample
 from cotenant.units import clock as clocks
 
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline", "cgroups")
-
-
-def host_readers(root: paths.Root, feed: tracing.Feed) -> list[Reader]:
-    """Return the readers of the whole node."""
-    return [
-        psi.PsiReader(root),
-        memory.MemoryReader(root),
-        cpu.CpuReader(root, feed),
-        block.BlockReader(root, feed),
-        net.NetReader(root),
-    ]
 
 
 class Sampler:
@@ -38,15 +30,37 @@ class Sampler:
         period_s: float = 1.0,
         clock: clocks.Clock | None = None,
         tracer: tracing.Tracer | MissingReason = "no_bpf",
+        matches: Sequence[classes.Match] = (),
     ) -> None:
         self.root = root or paths.Root()
         self.node = node or _node_name(self.root)
         self.period_s = period_s
         self._clock = clock or clocks.SystemClock()
         self._feed = tracing.Feed(tracer)
-        self._readers = host_readers(self.root, self._feed)
+        cpus, blocks = cpu.CpuReader(self.root, self._feed), block.BlockReader(self.root, self._feed)
+        self._cgroups = cgroups.CgroupReader(
+            self.root,
+            self._feed,
+            cpus=lambda: cpus.online,
+            disks=lambda: blocks.accounted,
+            now=self._clock.monotonic,
+            matches=matches,
+        )
+        # Groups last: they take the number of CPUs and the disks that count from the readers before them.
+        self._readers: list[Reader] = [
+            psi.PsiReader(self.root),
+            memory.MemoryReader(self.root),
+            cpus,
+            blocks,
+            net.NetReader(self.root),
+            self._cgroups,
+        ]
         self._boot_id = _boot_id(self.root)
         self._last_s: float | None = None
+
+    def label(self, labels: Mapping[str, classes.Label]) -> None:
+        """Take the classes and names of groups, by path, from whoever knows the pods; in place of those before."""
+        self._cgroups.label(labels)
 
     def prime(self) -> None:
         """Read once, so that the next :meth:`sample` has something to compare with."""
@@ -68,10 +82,9 @@ class Sampler:
             if group not in groups:
                 missing.setdefault(group, "not_enabled")
         time = self._clock.wall()
-        if isinstance(self._boot_id, str):
-            boot_id: str | None = self._boot_id
-        else:
-            boot_id, missing["boot_id"] = None, self._boot_id.reason
+        boot_id, why = self._boot_id
+        if boot_id is None:
+            missing["boot_id"] = why
         period_s = None if isinstance(seconds, str) else seconds
         if isinstance(seconds, str):
             missing["period_s"] = seconds
@@ -98,6 +111,7 @@ def open_sampler(
     node: str | None = None,
     period_s: float = 1.0,
     clock: clocks.Clock | None = None,
+    matches: Sequence[classes.Match] = (),
 ) -> Sampler:
     """Return a sampler with everything that the root allows: BPF only for the machine itself."""
     tracer: tracing.Tracer | MissingReason = "no_bpf"
@@ -105,7 +119,7 @@ def open_sampler(
         from cotenant.kernel.bpf.tracer import BpfTracer  # loads libbpf: not for a tree of files
 
         tracer = BpfTracer(root)
-    return Sampler(root, node=node, period_s=period_s, clock=clock, tracer=tracer)
+    return Sampler(root, node=node, period_s=period_s, clock=clock, tracer=tracer, matches=matches)
 
 
 def _rfc3339(seconds: float) -> str:
@@ -113,17 +127,16 @@ def _rfc3339(seconds: float) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def _boot_id(root: paths.Root) -> str | errors.KernelError:
+def _boot_id(root: paths.Root) -> tuple[str | None, MissingReason]:
+    """Return the boot's identity, or None and why it is unknown."""
     file = File(root.proc / "sys" / "kernel" / "random" / "boot_id")
     try:
-        text = file.read().decode("ascii").strip()
+        text = file.read().decode("ascii", "replace").strip()
     except errors.KernelError as error:
-        return error
-    except UnicodeDecodeError:
-        return errors.MalformedFile(file.path, "not ASCII")
+        return None, reason_of(error, file)
     finally:
         file.close()
-    return text or errors.MalformedFile(file.path, "empty")
+    return text or None, "malformed"
 
 
 def _node_name(root: paths.Root) -> str:

@@ -1,0 +1,104 @@
+"""The cgroup mounts of a machine as one place: where its groups are looked for, and how one is opened."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Protocol
+
+from cotenant.kernel import paths
+from cotenant.kernel.cgroup.counters import GroupFiles
+from cotenant.kernel.cgroup.v1 import V1Files
+from cotenant.kernel.cgroup.v2 import Disks, V2Files
+from cotenant.kernel.file import File
+
+
+class Hierarchy(Protocol):
+    """The groups of a machine, whichever version."""
+
+    @property
+    def tops(self) -> Sequence[str]:
+        """Directories below which groups are looked for."""
+        ...
+
+    def open(self, path: str) -> GroupFiles:
+        """Return a group's files."""
+        ...
+
+    def procs(self, path: str) -> File | None:
+        """Return the list of a group's processes where their own accounts have to tell what it writes, else None."""
+        ...
+
+    def cpu_inode(self, path: str) -> int | None:
+        """Return the inode of a group's directory in the hierarchy that has cpu."""
+        ...
+
+    def block_inode(self, path: str) -> int | None:
+        """Return the inode of a group's directory in the hierarchy that has io or blkio."""
+        ...
+
+
+class V2Hierarchy:
+    """One tree with all controllers."""
+
+    def __init__(self, top: pathlib.Path, disks: Disks) -> None:
+        self._top = os.fspath(top)
+        self.tops = (self._top,)
+        self._disks = disks
+
+    def open(self, path: str) -> GroupFiles:
+        return V2Files(f"{self._top}/{path}", self._disks)
+
+    def procs(self, path: str) -> File | None:
+        return None
+
+    def cpu_inode(self, path: str) -> int | None:
+        return _inode(f"{self._top}/{path}")
+
+    def block_inode(self, path: str) -> int | None:
+        return self.cpu_inode(path)
+
+
+class V1Hierarchy:
+    """A tree for each controller, and perhaps a v2 tree that has only pressure."""
+
+    def __init__(self, tops: dict[str, pathlib.Path], v2: pathlib.Path | None, disks: Disks) -> None:
+        """Take the mounts by controller."""
+        self._tops = {controller: os.fspath(top) for controller, top in tops.items()}
+        self._v2 = None if v2 is None else os.fspath(v2)
+        found = [self._tops.get(name) for name in ("cpu", "cpuacct", "memory", "blkio")]
+        self.tops = tuple(dict.fromkeys(top for top in (*found, self._v2) if top is not None))
+        self._disks = disks
+
+    def open(self, path: str) -> GroupFiles:
+        directories = {controller: f"{top}/{path}" for controller, top in self._tops.items()}
+        v2 = None if self._v2 is None else f"{self._v2}/{path}"
+        return V1Files(directories, v2, self._disks)
+
+    def procs(self, path: str) -> File | None:
+        for controller in ("blkio", "cpuacct", "memory"):
+            if controller in self._tops and os.path.exists(f"{self._tops[controller]}/{path}/cgroup.procs"):
+                return File(f"{self._tops[controller]}/{path}/cgroup.procs")
+        return None
+
+    def cpu_inode(self, path: str) -> int | None:
+        return _inode(f"{self._tops['cpu']}/{path}") if "cpu" in self._tops else None
+
+    def block_inode(self, path: str) -> int | None:
+        return _inode(f"{self._tops['blkio']}/{path}") if "blkio" in self._tops else None
+
+
+def open_hierarchy(root: paths.Root, disks: Disks) -> Hierarchy | None:
+    """Return the machine's groups, or None where no cgroup file system is mounted."""
+    mounts = root.cgroup_mounts()
+    v1 = {controller: mount.path for mount in mounts if mount.version == 1 for controller in mount.controllers}
+    v2 = next((mount.path for mount in mounts if mount.version == 2), None)
+    if {"cpu", "cpuacct", "memory", "blkio"}.intersection(v1):
+        return V1Hierarchy(v1, v2, disks)
+    return None if v2 is None else V2Hierarchy(v2, disks)
+
+
+def _inode(directory: str) -> int | None:
+    try:
+        return os.stat(directory).st_ino
+    except OSError:
+        return None

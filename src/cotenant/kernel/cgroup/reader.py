@@ -1,0 +1,155 @@
+"""The reader of all control groups that matter, and of the classes that they make up."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cotenant.kernel import paths
+from cotenant.kernel.cgroup import classes
+from cotenant.kernel.cgroup.counters import add
+from cotenant.kernel.cgroup.group import Group, Period, Reasons
+from cotenant.kernel.cgroup.hierarchy import Hierarchy, open_hierarchy
+from cotenant.kernel.cgroup.tree import Tree
+from cotenant.kernel.cgroup.v2 import Disks
+from cotenant.kernel.cgroup.writers import Writers
+from cotenant.kernel.file import File
+from cotenant.kernel.reading import Reading
+from cotenant.kernel.tracing import Feed, GroupTrace
+from cotenant.model.rate import Count
+from cotenant.model.sample import Cgroup, MissingReason, Offline, Online
+from cotenant.units.histogram import Histogram
+
+Cpus = Callable[[], int | None]
+
+
+class CgroupReader:
+    """Groups and classes. ``cpus`` returns the number of CPUs on line, None while unknown."""
+
+    def __init__(
+        self,
+        root: paths.Root,
+        feed: Feed,
+        *,
+        cpus: Cpus,
+        disks: Disks,
+        now: Callable[[], float],
+        matches: Sequence[classes.Match] = (),
+    ) -> None:
+        self.classes = classes.Classes(matches)
+        self._feed = feed
+        self._cpus = cpus
+        self._now = now
+        self._hierarchy: Hierarchy | None = open_hierarchy(root, disks)
+        tops = () if self._hierarchy is None else self._hierarchy.tops
+        self._tree = Tree(tops, live=root.is_machine, wanted=self.classes.wants, deep=self.classes.beginnings)
+        self._groups: dict[str, Group] = {}
+        self._procs: dict[str, File] = {}
+        self._writers = Writers(root)
+
+    def label(self, labels: Mapping[str, classes.Label]) -> None:
+        """Take what is known from outside of groups, by path, in place of what was known before."""
+        if labels != self.classes.labels:
+            self.classes.labels = labels
+            self._tree.forget()
+
+    def read(self, seconds: float | MissingReason) -> Reading:
+        """Look for new groups, and read all of them."""
+        if self._hierarchy is None:
+            return Reading(
+                {"cgroups": [], "online": Online(), "offline": Offline()},
+                {"cgroups": "unsupported", "online": "no_class", "offline": "no_class"},
+            )
+        self._find(self._hierarchy)
+        counters = {}
+        for path, group in list(self._groups.items()):
+            seen = group.files.read()
+            if seen is None:
+                self._drop(path)
+                self._tree.forget()
+            else:
+                counters[path] = seen
+        labels = self.classes.assign(list(counters))
+        written = self._written()
+        period = self._period(seconds)
+        reasons: Reasons = {}
+        lines = [
+            self._groups[path].line(counters[path], labels[path], period, written.get(path), reasons)
+            for path in counters
+        ]
+        return _reading(lines, reasons)
+
+    def _find(self, hierarchy: Hierarchy) -> None:
+        found = self._tree.groups(self._now())
+        for path in self._groups.keys() - set(found):
+            self._drop(path)
+        if len(self._groups) == len(found):
+            return
+        groups = {}
+        for path in found:
+            group = self._groups.get(path)
+            if group is None:
+                inodes = hierarchy.cpu_inode(path), hierarchy.block_inode(path)
+                group = Group(path, hierarchy.open(path), *inodes)
+                procs = hierarchy.procs(path)
+                if procs is not None:
+                    self._procs[path] = procs
+            groups[path] = group
+        self._groups = groups  # in the order of the tree: parents first
+
+    def _drop(self, path: str) -> None:
+        self._groups.pop(path).files.close()
+        procs = self._procs.pop(path, None)
+        if procs is not None:
+            procs.close()
+
+    def _written(self) -> dict[str, Count]:
+        """Return what each group's processes wrote, those of the groups below included (v1 only)."""
+        self._writers.step()
+        written: dict[str, Count] = {}
+        for path in reversed(self._groups):
+            procs = self._procs.get(path)
+            if procs is None:
+                continue
+            total = add(self._writers.written(procs), written.get(path, 0))
+            written[path] = total
+            parent = classes.nearest(path, self._procs)
+            if parent is not None:
+                written[parent] = add(written.get(parent, 0), total)
+        return written
+
+    def _period(self, seconds: float | MissingReason) -> Period:
+        trace = self._feed.trace
+        run_queue: Mapping[str, Histogram] | MissingReason
+        block: Mapping[str, Histogram] | MissingReason
+        if isinstance(trace, str):
+            run_queue = block = trace
+        else:
+            cpu_paths = {group.cpu_inode: path for path, group in self._groups.items()}
+            block_paths = {group.block_inode: path for path, group in self._groups.items()}
+            run_queue = self._by_group(trace.cpu_groups, cpu_paths, lambda seen: seen.run_queue)
+            block = self._by_group(trace.block_groups, block_paths, lambda seen: seen.block)
+        return Period(seconds, self._cpus() or "unsupported", run_queue, block)
+
+    def _by_group(
+        self,
+        traced: Mapping[int, GroupTrace] | MissingReason,
+        by_inode: Mapping[int | None, str],
+        latency_of: Callable[[GroupTrace], Histogram],
+    ) -> Mapping[str, Histogram] | MissingReason:
+        if isinstance(traced, str):
+            return traced
+        merged: dict[str, Histogram] = {}
+        for inode, seen in traced.items():
+            path = by_inode.get(inode)
+            while path is not None:
+                merged.setdefault(path, Histogram()).merge(latency_of(seen))
+                path = classes.nearest(path, self._groups)
+        return merged
+
+    def close(self) -> None:
+        for path in list(self._groups):
+            self._drop(path)
+
+
+def _reading(lines: list[Cgroup], reasons: Reasons) -> Reading:
+    online, offline, missing = classes.aggregate(lines, reasons)
+    missing.update((f"cgroups.{field}", reason) for field, reason in reasons.items())
+    return Reading({"cgroups": lines, "online": online, "offline": offline}, missing)

@@ -1,0 +1,108 @@
+"""Which control groups of a machine matter, found without walking everything every second."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+
+MAX_GROUPS = 2000
+"""No more groups than this are sampled, those nearest to the root first; a node has 250 pods at most."""
+MAX_DEPTH = 10
+RESCAN_S = 30.0
+"""How long a group may stay unnoticed that came in the same instant as another one went."""
+
+_UNIT = re.compile(r".*\.(?:slice|service|scope)")
+_LEAF_UNIT = re.compile(r"(?!user@).*\.(?:service|scope)")
+_POD = re.compile(r"(?:.*-)?pod[0-9a-f][0-9a-f_-]{7,}(?:\.slice)?")
+_CONTAINER = re.compile(r"(?:[a-z-]+-)?[0-9a-f]{64}(?:\.scope)?")
+
+
+def matters(path: str) -> bool:
+    """Return whether a group is sampled though nobody asked for it.
+
+    Those are the groups at the top, systemd's slices, services and scopes, everything of Kubernetes down to
+    containers, containers of other engines, and ours below ``cotenant/QOS``.
+    """
+    names = path.split("/")
+    if names[0] == "cotenant":
+        return len(names) == 3
+    if len(names) == 1 or _UNIT.fullmatch(names[-1]) or _CONTAINER.fullmatch(names[-1]):
+        return True
+    return any("kubepods" in name for name in names)
+
+
+def is_end(path: str) -> bool:
+    """Return whether groups below this one are its own affair: a container's, a service's, or one of ours."""
+    names = path.split("/")
+    if names[0] == "cotenant":
+        return len(names) >= 3
+    if len(names) > 1 and _POD.fullmatch(names[-2]):
+        return True
+    return bool(_CONTAINER.fullmatch(names[-1]) or _LEAF_UNIT.fullmatch(names[-1]))
+
+
+class Tree:
+    """The groups below some mounts of the same tree.
+
+    A directory of the cgroup file system says by its link count how many groups it holds, so one ``stat`` for each
+    directory that is not an end finds what is new; ``live`` False (plain files) lists all directories each time.
+    """
+
+    def __init__(self, tops: Sequence[str], *, live: bool, wanted: Callable[[str], bool], deep: Sequence[str]) -> None:
+        """Look below the directories ``tops`` for what matters or is ``wanted``.
+
+        ``deep`` are beginnings of paths below which ends are looked into as well.
+        """
+        self._tops = tuple(tops)
+        self._live = live
+        self._wanted = wanted
+        self._deep = tuple(deep)
+        self._seen: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._scanned_s: float | None = None
+        self.left_out = 0
+        """Groups beyond :data:`MAX_GROUPS` at the last look."""
+
+    def forget(self) -> None:
+        """List all directories at the next look: a group was removed, or what is wanted has changed."""
+        self._scanned_s = None
+
+    def groups(self, now_s: float) -> list[str]:
+        """Return the paths of the groups that matter, parents first, without a leading slash."""
+        if not self._live or self._scanned_s is None or now_s - self._scanned_s > RESCAN_S or now_s < self._scanned_s:
+            self._seen = {}
+            self._scanned_s = now_s
+        seen: dict[str, tuple[int, tuple[str, ...]]] = {}
+        found: dict[str, None] = {}
+        level = [""]
+        for _ in range(MAX_DEPTH):
+            below: dict[str, None] = {}
+            for parent in level:
+                for top in self._tops:
+                    below.update(dict.fromkeys(self._children(top, parent, seen)))
+            found.update((path, None) for path in below if matters(path) or self._wanted(path))
+            level = [path for path in below if not is_end(path) or self._is_deep(path)]
+            if not level:
+                break
+        self._seen = seen
+        self.left_out = max(len(found) - MAX_GROUPS, 0)
+        return list(found)[:MAX_GROUPS]
+
+    def _is_deep(self, path: str) -> bool:
+        return any(prefix.startswith(f"{path}/") or path.startswith(prefix) for prefix in self._deep)
+
+    def _children(self, top: str, parent: str, seen: dict[str, tuple[int, tuple[str, ...]]]) -> tuple[str, ...]:
+        directory = f"{top}/{parent}" if parent else top
+        try:
+            links = os.stat(directory).st_nlink
+            known = self._seen.get(directory)
+            if known is None or known[0] != links:
+                known = links, _subdirectories(directory, parent)
+        except OSError:
+            return ()  # not in this hierarchy, or removed while we looked
+        seen[directory] = known
+        return known[1]
+
+
+def _subdirectories(directory: str, parent: str) -> tuple[str, ...]:
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return tuple(f"{parent}/{name}" if parent else name for name in sorted(names))
