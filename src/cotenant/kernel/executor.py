@@ -1,0 +1,451 @@
+"""The only writer: read, compare, write, read back; journalled before, and every refusal means one thing.
+
+A steady state costs reads only: nothing is locked, journalled or written while every file holds what the plan says.
+"""
+
+import dataclasses
+import errno
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from cotenant.kernel import channel, core_cookie, errno_table, journal, lock, paths, rewriter, tasks
+from cotenant.units import contents
+from cotenant.units.clock import Clock, SystemClock
+from cotenant.units.plan import PlanItem
+
+State = Literal[
+    "written", "planned", "same", "gone", "held", "refused", "busy", "denied", "failed", "not_taken", "left_out"
+]
+"""``held``: refused before, not tried again yet. ``not_taken``: accepted, but the file says something else.
+``left_out``: not done because it must not be, or because nobody here can. ``planned``: would be written (dry run)."""
+
+CHANGED: frozenset[State] = frozenset({"written", "not_taken"})
+SILENT: frozenset[State] = frozenset({"same", "held", "gone"})
+UNDOING = "restore"
+"""The strategy of items that undo: what they lose beside themselves was lost already."""
+RETRIES = 3
+RETRY_SECONDS = 0.005
+HELD_SECONDS = 60.0
+HELD_MAX = 10_000
+
+STICKY_FILES = frozenset({"cpu.qos_level"})
+PRIORITY_FILES = STICKY_FILES | {
+    "memory.qos_level",
+    "cpu.bvt_warp_ns",
+    "cpu.identity",
+    "cpu.priority",
+    "cpu.offline",
+    "cpu.idle",
+}
+"""Never written in the root of a hierarchy."""
+
+LOST_BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
+    ("cpu.idle", "1"): ("cpu.shares", "cpu.weight"),
+    ("cpu.cfs_quota_us", "-1"): ("cpu.cfs_burst_us",),
+}
+"""Which files of the same group forget their value when a value is written: idle forgets the weight, and openEuler's
+burst goes with the quota."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one plan item. ``detail`` is for a person, ``actual`` what the file said last."""
+
+    item: PlanItem
+    state: State
+    detail: str = ""
+    errno: int | None = None
+    actual: str | None = None
+    rewritten: bool = False
+    """Somebody had replaced the value that we wrote before."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Hold:
+    value: str | None
+    inode: tuple[int, int]
+    until: float | None
+
+
+EvictCallback = Callable[[PlanItem], Outcome]
+
+
+class Executor:
+    """Carries out plans on one root's kernel files."""
+
+    def __init__(
+        self,
+        root: paths.Root,
+        *,
+        dry_run: bool = False,
+        evict: EvictCallback | None = None,
+        clock: Clock | None = None,
+        write: Callable[[int, bytes], int] = os.write,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.root = root
+        self.dry_run = dry_run
+        self.clock = clock or SystemClock()
+        self.channel = channel.Channel(root, write)
+        self.journal = journal.Journal(root, write)
+        self.rewrites = rewriter.Rewrites(self.clock)
+        self.writes_total = 0
+        """Kernel files written since the start, for a metric: it stands still in a steady state."""
+        self._evict = evict
+        self._sleep = sleep
+        self._held: dict[str, _Hold] = {}
+        self._ours: dict[str, tuple[tuple[int, int], str]] = {}
+        self._tops = frozenset(root.relative(mount.path) for mount in root.cgroup_mounts())
+        self._load()
+
+    def _load(self) -> None:
+        self.journal.refresh()
+        for entry in self.journal.of_this_boot():
+            if entry.line.op == "write" and entry.complete and entry.values and not entry.line.aside:
+                self._ours[entry.path] = ((entry.line.dev, entry.line.ino), entry.values[-1])
+
+    # --- what others ask --------------------------------------------------------------------------------------------
+
+    def journalled(self) -> dict[str, str | None]:
+        """Return the files that hold something because of us, with their content before us."""
+        self.journal.refresh()
+        found = {}
+        inodes: dict[str, tuple[int, int] | None] = {}
+        for entry in self.journal.of_this_boot():
+            if entry.line.op != "write":
+                continue
+            directory = os.path.dirname(entry.path)
+            if directory not in inodes:
+                inodes[directory] = self.inode_of_parent(entry.path)
+            if inodes[directory] == (entry.line.dev, entry.line.ino):
+                found[entry.path] = None if entry.old is None else entry.old.removesuffix("\n")
+        return found
+
+    def contested(self) -> list[rewriter.Contest]:
+        """Return the files that somebody keeps writing over: protect on another level."""
+        return self.rewrites.contests()
+
+    def inode_of_parent(self, path: str) -> tuple[int, int] | None:
+        """Return what a path's directory is known by now, or None where it is gone."""
+        try:
+            with self.channel.parent(path) as directory:
+                return directory.inode
+        except (OSError, channel.BadPath):
+            return None
+
+    # --- carrying out -----------------------------------------------------------------------------------------------
+
+    def apply(self, items: Sequence[PlanItem]) -> list[Outcome]:
+        """Carry out a plan in its order and return what became of each item.
+
+        :raises Locked: if another process keeps writing.
+        :raises RunDirectoryUnusable: if there is no place for lock and journal.
+        """
+        outcomes = self._examine(items)
+        if self.dry_run or all(outcome.state != "planned" for outcome in outcomes):
+            return outcomes
+        if any(outcome.state == "planned" and outcome.item.op != "evict" for outcome in outcomes):
+            with lock.writing(self.root, sleep=self._sleep):
+                self.journal.refresh()
+                outcomes = [
+                    # What is the same now may not be after an earlier item, so it is looked at again in its turn.
+                    self.carry_out(outcome.item) if outcome.state in ("planned", "same") else outcome
+                    for outcome in outcomes
+                ]
+                if self.journal.is_large():
+                    self.journal.compact(self._is_alive)
+        return [self._do_evict(o.item) if o.item.op == "evict" and o.state == "planned" else o for o in outcomes]
+
+    def _is_alive(self, entry: journal.Entry) -> bool:
+        return self.inode_of_parent(entry.path) == (entry.line.dev, entry.line.ino)
+
+    def _examine(self, items: Sequence[PlanItem]) -> list[Outcome]:
+        """Return ``planned`` for each item that would change something, else why not; reads only."""
+        made: list[str] = []
+        outcomes = []
+        for item in items:
+            if any((item.path or "").startswith(path) for path in made):
+                outcomes.append(Outcome(item, "planned"))
+                continue
+            outcome = self._do(item, commit=False)
+            if item.op == "mkdir" and outcome.state == "planned":
+                made.append(f"{item.path}/")
+            outcomes.append(outcome)
+        return outcomes
+
+    def carry_out(self, item: PlanItem) -> Outcome:
+        """Do one item now. The caller holds the lock and has refreshed the journal."""
+        return self._do(item, commit=True)
+
+    def _do(self, item: PlanItem, *, commit: bool) -> Outcome:
+        if item.op == "evict":
+            # Done when the lock is free again: it waits for an API server.
+            return Outcome(item, "planned")
+        operation = {
+            "write": self._write,
+            "mkdir": self._mkdir,
+            "rmdir": self._rmdir,
+            "move_task": self._move_task,
+            "set_policy": self._set_policy,
+            "core_cookie": self._set_cookie,
+        }[item.op]
+        try:
+            return operation(item, commit)
+        except channel.BadPath as error:
+            return Outcome(item, "refused", str(error))
+        except OSError as error:
+            return self._refusal(item, error)
+
+    def _do_evict(self, item: PlanItem) -> Outcome:
+        if self._evict is None:
+            return Outcome(item, "left_out", "nobody here can evict pods: no API server")
+        return self._evict(item)
+
+    # --- one write --------------------------------------------------------------------------------------------------
+
+    def _write(self, item: PlanItem, commit: bool) -> Outcome:
+        path, new = item.path or "", item.new or ""
+        name = os.path.basename(path)
+        with self.channel.parent(path) as directory:
+            if not directory.has(name):
+                return self._without_file(item, directory)
+            current = directory.read(name) if directory.readable(name) else None
+            forbidden = self._forbidden(item, current)
+            if forbidden:
+                return Outcome(item, "left_out", forbidden, actual=_stripped(current))
+            if current is not None and contents.same(name, new, current):
+                self._held.pop(path, None)
+                return Outcome(item, "same", actual=_stripped(current))
+            if self._is_held(path, new, directory.inode):
+                return Outcome(item, "held", actual=_stripped(current))
+            rewritten = self._was_rewritten(path, new, current, directory.inode)
+            if not commit:
+                return Outcome(item, "planned", actual=_stripped(current), rewritten=rewritten)
+            if rewritten:
+                self.rewrites.seen(path, _stripped(current) or "")
+            read = self._write_journalled(item, directory, name, current)
+            self._held.pop(path, None)
+            if read is None or contents.same(name, new, read):
+                return Outcome(item, "written", actual=_stripped(read), rewritten=rewritten)
+            self._hold(path, new, directory.inode, errno_table.REFUSED)
+            detail = f"the file reads {_stripped(read)!r} after {new!r} was written"
+            return Outcome(item, "not_taken", detail, actual=_stripped(read), rewritten=rewritten)
+
+    def _write_journalled(
+        self, item: PlanItem, directory: channel.Directory, name: str, current: str | None
+    ) -> str | None:
+        """Write one file and return what it reads then, or None where it cannot be read."""
+        path, text = item.path or "", f"{item.new or ''}\n"
+        if current is None:
+            # What only takes commands (memory.reclaim) has no state to give back.
+            self._write_retrying(directory, name, text)
+            return None
+        for beside in LOST_BESIDE.get((name, item.new or ""), ()):
+            if directory.has(beside) and item.strategy != UNDOING:
+                sibling = f"{os.path.dirname(path)}/{beside}"
+                self.journal.aside(item, sibling, directory.inode, directory.read(beside))
+        key = self.journal.change(item, path, directory.inode, current)
+        try:
+            self._write_retrying(directory, name, text)
+        except OSError:
+            self.journal.done(key, current)
+            raise
+        read = directory.read(name)
+        self.journal.done(key, _stripped(read))
+        if self.journal.entries[key].old == read:
+            self.journal.undone(key)
+        self._ours[path] = (directory.inode, item.new or "")
+        return read
+
+    def _write_retrying(self, directory: channel.Directory, name: str, text: str) -> None:
+        for attempt in range(1, RETRIES + 1):
+            try:
+                directory.write(name, text)
+            except OSError as error:
+                if errno_table.decide(error.errno or 0, name).state != "busy" or attempt == RETRIES:
+                    raise
+                self._sleep(RETRY_SECONDS * attempt)
+            else:
+                self.writes_total += 1
+                return
+
+    def _forbidden(self, item: PlanItem, current: str | None) -> str | None:
+        """Return why a write must not even be tried, or None."""
+        directory, _, name = (item.path or "").rpartition("/")
+        if name in PRIORITY_FILES and directory in self._tops:
+            return "the root of a hierarchy is never written"
+        level = _stripped(current)
+        if name in STICKY_FILES and level not in (None, "", "0") and level != item.new:
+            return f"level {level} stays for the life of the group: recreate the pod"
+        return None
+
+    def _was_rewritten(self, path: str, new: str, current: str | None, inode: tuple[int, int]) -> bool:
+        ours = self._ours.get(path)
+        name = os.path.basename(path)
+        return (
+            current is not None
+            and ours is not None
+            and ours[0] == inode
+            and contents.same(name, new, ours[1])
+            and not contents.same(name, ours[1], current)
+        )
+
+    # --- refusals ---------------------------------------------------------------------------------------------------
+
+    def _without_file(self, item: PlanItem, directory: channel.Directory) -> Outcome:
+        path = item.path or ""
+        if self._is_held(path, None, directory.inode):
+            return Outcome(item, "held")
+        self._hold(path, None, directory.inode, errno_table.NO_FILE)
+        return Outcome(item, "refused", errno_table.NO_FILE.meaning, errno.ENOENT)
+
+    def _refusal(self, item: PlanItem, error: OSError) -> Outcome:
+        path = item.path or ""
+        number = error.errno or errno.EIO
+        decision = errno_table.decide(number, os.path.basename(path))
+        if decision.state == "gone":
+            self._forget(path)
+        else:
+            self._hold(path, item.new, self.inode_of_parent(path) or (0, 0), decision)
+        return Outcome(item, decision.state, f"{path}: {os.strerror(number)}: {decision.meaning}", number)
+
+    def _hold(self, path: str, value: str | None, inode: tuple[int, int], decision: errno_table.Decision) -> None:
+        if decision.again == "next_tick":
+            return
+        if len(self._held) >= HELD_MAX:
+            self._held.clear()
+        until = self.clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
+        self._held[path] = _Hold(value, inode, until)
+
+    def _is_held(self, path: str, value: str | None, inode: tuple[int, int]) -> bool:
+        hold = self._held.get(path)
+        if hold is None or hold.value != value or hold.inode != inode:
+            return False
+        return hold.until is None or self.clock.monotonic() < hold.until
+
+    def _forget(self, path: str) -> None:
+        self._held.pop(path, None)
+        self._ours.pop(path, None)
+        self.rewrites.forget(path)
+
+    # --- directories ------------------------------------------------------------------------------------------------
+
+    def _mkdir(self, item: PlanItem, commit: bool) -> Outcome:
+        path = item.path or ""
+        name = os.path.basename(path)
+        with self.channel.parent(path) as parent:
+            if parent.is_directory(name):
+                return Outcome(item, "same")
+            if self._is_held(path, item.new, parent.inode):
+                return Outcome(item, "held")
+            if not commit:
+                return Outcome(item, "planned")
+            key = self.journal.change(item, path, parent.inode, None)
+            try:
+                parent.mkdir(name)
+            except OSError:
+                self.journal.undone(key)
+                raise
+            made = parent.inode_of(name)
+            self.journal.done(key, None if made is None else str(made[1]))
+        return Outcome(item, "written")
+
+    def _rmdir(self, item: PlanItem, commit: bool) -> Outcome:
+        path = item.path or ""
+        name = os.path.basename(path)
+        with self.channel.parent(path) as parent:
+            if not parent.has(name):
+                return Outcome(item, "same")
+            if not commit:
+                return Outcome(item, "planned")
+            key = self.journal.key(path, parent.inode)
+            if key not in self.journal.entries:
+                return Outcome(item, "left_out", f"{path}: only groups that cotenant made are removed")
+            if not commit:
+                return Outcome(item, "planned")
+            parent.rmdir(name)
+            self.journal.undone(key)
+        return Outcome(item, "written")
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def _move_task(self, item: PlanItem, commit: bool) -> Outcome:
+        path, task = item.path or "", (item.new or "").strip()
+        name = os.path.basename(path)
+        with self.channel.parent(path) as directory:
+            members = directory.read(name)
+            if task in members.split():
+                return Outcome(item, "same")
+            if self._is_held(path, task, directory.inode):
+                return Outcome(item, "held")
+            if not commit:
+                return Outcome(item, "planned")
+            # On an ordinary file system the list is the state; in a kernel's, where the task came from is.
+            plain = directory.is_plain(name)
+            old = members if plain else item.old or tasks.group_of(self.root, task, path)
+            started = tasks.start_time(self.root, task)
+            key = self.journal.change(item, path, directory.inode, old, task=task, started=started)
+            self._write_retrying(directory, name, f"{task}\n")
+            self.journal.done(key, None)
+        return Outcome(item, "written")
+
+    def _task(self, item: PlanItem) -> int:
+        word = os.path.basename(item.path or "")
+        return int(word) if word.isdigit() else 0
+
+    def _set_policy(self, item: PlanItem, commit: bool) -> Outcome:
+        if not self.root.is_machine:
+            return Outcome(item, "left_out", "the tasks of another root are not this machine's")
+        task = self._task(item)
+        old = tasks.policy(task)
+        if old == item.new:
+            return Outcome(item, "same", actual=old)
+        if not commit:
+            return Outcome(item, "planned", actual=old)
+        key = self._change_of_task(item, old)
+        tasks.set_policy(task, item.new or "")
+        self.journal.done(key, tasks.policy(task))
+        return Outcome(item, "written", actual=item.new)
+
+    def _set_cookie(self, item: PlanItem, commit: bool) -> Outcome:
+        """Give a process its group's cookie: of a process that has it by our journal, else a new one."""
+        if not self.root.is_machine:
+            return Outcome(item, "left_out", "the tasks of another root are not this machine's")
+        task = self._task(item)
+        cookie = core_cookie.read(task)
+        leader, known = self._cookie_leader(item.new)
+        wanted = known if item.new else 0
+        if cookie == wanted and (cookie or not item.new):
+            return Outcome(item, "same", actual=str(cookie))
+        if not commit:
+            return Outcome(item, "planned", actual=str(cookie))
+        key = self._change_of_task(item, "")
+        if not item.new:
+            core_cookie.clear(task)
+        elif leader is None:
+            core_cookie.create(task)
+        else:
+            core_cookie.share(leader, task)
+        self.journal.done(key, item.new)
+        return Outcome(item, "written", actual=item.new)
+
+    def _cookie_leader(self, group: str | None) -> tuple[int | None, int]:
+        for entry in self.journal.of_this_boot():
+            line = entry.line
+            alive = line.op == "core_cookie" and tasks.start_time(self.root, line.task) == line.started != ""
+            if alive and group in entry.values:
+                cookie = core_cookie.read(int(line.task))
+                if cookie:
+                    return int(line.task), cookie
+        return None, 0
+
+    def _change_of_task(self, item: PlanItem, old: str) -> journal.Key:
+        task = str(self._task(item))
+        started = tasks.start_time(self.root, task)
+        return self.journal.change(item, item.path or "", (0, 0), old, task=task, started=started)
+
+
+def _stripped(text: str | None) -> str | None:
+    return None if text is None else text.strip()

@@ -1,0 +1,222 @@
+"""What was written to the kernel and what was there before: lines appended before each write.
+
+A change is known by boot, path and the inode of the directory: neither the values nor this file's truth outlive a
+boot or a group. ``run/cotenant`` is a tmpfs, so nothing waits for a disk. A line is one write(2); a torn last line is a
+change that did not happen.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import msgspec
+
+from cotenant.kernel import paths
+from cotenant.units.plan import Op, PlanItem
+
+COMPACTED_ABOVE_BYTES = 1 << 20
+
+Key = tuple[str, str, int, int, str]
+"""Boot, path, device and inode of the directory, and the task for what is done to one."""
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One line. ``change`` comes before a write, ``done`` after it with what was read back, ``undone`` ends a key."""
+
+    kind: Literal["change", "done", "undone"]
+    boot: str
+    path: str
+    dev: int
+    ino: int
+    task: str = ""
+    """The id of the task that is moved or whose policy is set."""
+    op: Op = "write"
+    old: str | None = None
+    """The whole content before, final newline and all; for a task, the group or policy that it had."""
+    values: tuple[str, ...] = ()
+    """What was written, or read back."""
+    complete: bool = True
+    aside: bool = False
+    """Not written by us, but lost by what we wrote beside it (the weight of a group that is made idle)."""
+    strategy: str = ""
+    reason: str = ""
+    irreversible: bool = False
+    started: str = ""
+    """The task's start time, which tells it from a later one with the same id."""
+
+    @property
+    def key(self) -> Key:
+        return (self.boot, self.path, self.dev, self.ino, self.task)
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    """Everything that is known of one key: what was there first, and every value that may be there because of us."""
+
+    line: Line
+    values: list[str]
+    complete: bool
+    """False while a write may have happened whose result was not seen."""
+
+    @property
+    def path(self) -> str:
+        return self.line.path
+
+    @property
+    def old(self) -> str | None:
+        return self.line.old
+
+    @property
+    def irreversible(self) -> bool:
+        return self.line.irreversible
+
+
+class Journal:
+    """The file and what it says. Only the holder of the lock appends; anybody may read."""
+
+    def __init__(self, root: paths.Root, write: Callable[[int, bytes], int] = os.write) -> None:
+        self.path = root.run_dir / "journal"
+        self.boot = boot_id(root)
+        self.entries: dict[Key, Entry] = {}
+        self.unreadable_lines = 0
+        self._write = write
+        self._seen: tuple[int, int, int] | None = None
+        self._torn = False
+
+    def refresh(self) -> None:
+        """Read the file again if another process has changed it."""
+        try:
+            status = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            self.entries.clear()
+            self._seen = None
+            return
+        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if seen == self._seen:
+            return
+        data = self.path.read_bytes()
+        self.entries.clear()
+        self.unreadable_lines = 0
+        self._torn = bool(data) and not data.endswith(b"\n")
+        for text in data.splitlines():
+            try:
+                self._take(msgspec.json.decode(text, type=Line))
+            except msgspec.DecodeError:
+                self.unreadable_lines += 1
+        self._seen = seen
+
+    def _take(self, line: Line) -> None:
+        entry = self.entries.get(line.key)
+        if line.kind == "undone":
+            self.entries.pop(line.key, None)
+        elif line.kind == "done":
+            if entry is not None:
+                entry.values += line.values
+                entry.complete = True
+        elif entry is None:
+            self.entries[line.key] = Entry(line, list(line.values), line.complete)
+        else:
+            entry.values += line.values
+            entry.complete = line.complete
+            if line.irreversible and not entry.line.irreversible:
+                entry.line = msgspec.structs.replace(entry.line, irreversible=True, reason=line.reason)
+
+    def key(self, path: str, inode: tuple[int, int], task: str = "") -> Key:
+        return (self.boot, path, *inode, task)
+
+    def change(
+        self, item: PlanItem, path: str, inode: tuple[int, int], old: str | None, *, task: str = "", started: str = ""
+    ) -> Key:
+        """Record what is about to be done; return the key for :meth:`done`."""
+        line = Line(
+            kind="change",
+            boot=self.boot,
+            path=path,
+            dev=inode[0],
+            ino=inode[1],
+            task=task,
+            op=item.op,
+            old=old,
+            values=() if item.new is None else (item.new,),
+            complete=False,
+            strategy=item.strategy,
+            reason=item.reason,
+            irreversible=item.irreversible,
+            started=started,
+        )
+        self._append(line)
+        return line.key
+
+    def aside(self, item: PlanItem, path: str, inode: tuple[int, int], old: str) -> None:
+        """Record what a write is about to lose beside its own file, unless it is known already."""
+        if self.key(path, inode) in self.entries:
+            return
+        reason = f"lost by {item.path}; {item.reason}"
+        line = Line(
+            kind="change", boot=self.boot, path=path, dev=inode[0], ino=inode[1], old=old, aside=True,
+            strategy=item.strategy, reason=reason,
+        )  # fmt: skip
+        self._append(line)
+
+    def done(self, key: Key, read: str | None, inode: tuple[int, int] | None = None) -> None:
+        """Record that a change was made and what the file said then."""
+        self._append(_mark("done", key, () if read is None else (read,)))
+
+    def undone(self, key: Key) -> None:
+        """Record that what was there before is there again."""
+        self._append(_mark("undone", key))
+
+    def _append(self, line: Line) -> None:
+        data = msgspec.json.encode(line) + b"\n"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            if self._torn:
+                data, self._torn = b"\n" + data, False
+            if self._write(descriptor, data) != len(data):
+                raise OSError(28, "short write", str(self.path))
+            status = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        self._seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+        self._take(line)
+
+    def compact(self, keep: Callable[[Entry], bool] = lambda entry: True) -> None:
+        """Write the file anew with one line a key, without the keys that are not to be kept; remove it when empty."""
+        kept = {key: entry for key, entry in self.entries.items() if keep(entry)}
+        if not kept:
+            self.path.unlink(missing_ok=True)
+            self.entries.clear()
+            self._seen = None
+            return
+        lines = [
+            msgspec.structs.replace(entry.line, values=tuple(dict.fromkeys(entry.values)), complete=entry.complete)
+            for entry in kept.values()
+        ]
+        beside = self.path.with_suffix(".new")
+        beside.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        os.replace(beside, self.path)
+        self._seen = None
+        self.refresh()
+
+    def is_large(self) -> bool:
+        """Return whether compaction is worth while."""
+        return self._seen is not None and self._seen[1] > COMPACTED_ABOVE_BYTES
+
+    def of_this_boot(self) -> Iterator[Entry]:
+        """Yield the entries of this boot, oldest first."""
+        return (entry for entry in self.entries.values() if entry.line.boot == self.boot)
+
+
+def _mark(kind: Literal["done", "undone"], key: Key, values: tuple[str, ...] = ()) -> Line:
+    boot, path, dev, ino, task = key
+    return Line(kind=kind, boot=boot, path=path, dev=dev, ino=ino, task=task, values=values)
+
+
+def boot_id(root: paths.Root) -> str:
+    """Return the boot's id, or the empty id where it cannot be read."""
+    try:
+        return (root.proc / "sys/kernel/random/boot_id").read_text(errors="replace").strip()
+    except OSError:
+        return ""

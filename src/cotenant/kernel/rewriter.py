@@ -1,0 +1,59 @@
+"""Who keeps writing over our values: kubelet each minute and systemd on reload are expected, more is a contest."""
+
+import collections
+import dataclasses
+
+from cotenant.units.clock import Clock
+
+CONTESTED_REWRITES = 5
+CONTESTED_WITHIN_SECONDS = 60.0
+"""Five times in a minute is no periodic rewriter: kubelet's period is a minute, systemd writes on reload."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contest:
+    """A file that somebody keeps writing over. ``found`` is what the other side wrote last."""
+
+    path: str
+    rewrites: int
+    found: str
+
+
+class Rewrites:
+    """Counts values of ours that were replaced by somebody else, per file."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times: dict[str, collections.deque[float]] = {}
+        self._found: dict[str, str] = {}
+        self.total = 0
+        """Rewrites seen since the start, for a metric."""
+
+    def seen(self, path: str, found: str) -> None:
+        """Take note that a file no longer holds what we wrote and we did not change our mind."""
+        times = self._times.setdefault(path, collections.deque(maxlen=CONTESTED_REWRITES))
+        times.append(self._clock.monotonic())
+        self._found[path] = found
+        self.total += 1
+
+    def is_contested(self, path: str) -> bool:
+        """Return whether answering at once does not help: protection belongs on another level."""
+        times = self._times.get(path)
+        return (
+            times is not None
+            and len(times) == CONTESTED_REWRITES
+            and self._clock.monotonic() - times[0] <= CONTESTED_WITHIN_SECONDS
+        )
+
+    def contests(self) -> list[Contest]:
+        """Return the files that are contested now."""
+        return [
+            Contest(path, len(times), self._found[path])
+            for path, times in self._times.items()
+            if self.is_contested(path)
+        ]
+
+    def forget(self, path: str) -> None:
+        """Drop what is known of a file that is gone."""
+        self._times.pop(path, None)
+        self._found.pop(path, None)

@@ -1,0 +1,330 @@
+"""Put back what the journal says was there before us, in an order that the kernel accepts, and name the rest.
+
+Never applied: what belongs to another boot or to a group that was made again under the same name; a value that
+somebody else has put there since; and what the kernel does not take back (openEuler's -1).
+"""
+
+import os
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from cotenant.kernel import channel, core_cookie, errno_table, executor, journal, lock, tasks
+from cotenant.units import contents, ordering
+from cotenant.units.plan import PlanItem
+
+_POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
+
+
+class Restored(msgspec.Struct, frozen=True):
+    path: str
+    found: str | None
+    original: str | None
+
+
+class Left(msgspec.Struct, frozen=True):
+    """One thing that was not put back: what it holds, what it held before us, why, and what a person can do."""
+
+    path: str
+    found: str | None
+    original: str | None
+    reason: str
+    remedy: str
+    pod_uid: str | None = None
+
+
+class Restoration(msgspec.Struct):
+    """What a restore did. ``unchanged`` had its original value already; ``gone`` vanished with its group or task."""
+
+    restored: list[Restored] = []
+    unchanged: int = 0
+    gone: int = 0
+    irreversible: list[Left] = []
+    stale: list[Left] = []
+    foreign: list[Left] = []
+    failed: list[Left] = []
+    pods_to_recreate: list[str] = []
+
+    @property
+    def complete(self) -> bool:
+        return not (self.irreversible or self.stale or self.foreign or self.failed)
+
+
+def restore(writer: executor.Executor) -> Restoration:
+    """Undo everything that the journal of the executor's root holds. A second run finds nothing to do.
+
+    :raises Locked: if another process keeps writing.
+    """
+    result = Restoration()
+    if not writer.journal.path.exists():
+        return result
+    with lock.writing(writer.root):
+        writer.journal.refresh()
+        entries = list(writer.journal.entries.values())
+        wanted = [entry for entry in reversed(entries) if _is_ours_to_undo(writer, entry, result)]
+        _undo(writer, wanted, result)
+        writer.journal.compact()
+    result.pods_to_recreate = sorted({left.pod_uid for left in result.irreversible if left.pod_uid})
+    return result
+
+
+def _is_ours_to_undo(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> bool:
+    line = entry.line
+    if line.task and line.op != "move_task":
+        alive = tasks.start_time(writer.root, line.task) == line.started
+        inode: tuple[int, int] | None = (0, 0) if alive else None
+    else:
+        inode = writer.inode_of_parent(line.path)
+    if inode is None:
+        result.gone += 1
+        writer.journal.undone(line.key)
+        return False
+    if line.boot != writer.journal.boot:
+        remedy = "nothing: a value does not outlive its boot"
+        result.stale.append(_left(writer, entry, f"written in another boot ({line.boot or 'of unknown id'})", remedy))
+        return False
+    if inode != (line.dev, line.ino):
+        remedy = "nothing: the group that was written is gone"
+        result.stale.append(_left(writer, entry, "another group has this name now", remedy))
+        return False
+    return True
+
+
+def _left(writer: executor.Executor, entry: journal.Entry, reason: str, remedy: str) -> Left:
+    match = _POD.search(entry.path)
+    return Left(
+        path=entry.path,
+        found=_stripped(writer.channel.peek(entry.path)) if entry.line.op == "write" else None,
+        original=_stripped(entry.old),
+        reason=reason,
+        remedy=remedy,
+        pod_uid=match[1].replace("_", "-") if match else None,
+    )
+
+
+def _stripped(text: str | None) -> str | None:
+    return None if text is None else text.strip()
+
+
+def _undo(writer: executor.Executor, entries: list[journal.Entry], result: Restoration) -> None:
+    files = [entry for entry in entries if entry.line.op == "write"]
+    files = [entry for entry in files if _may_be_written(writer, entry, result)]
+    found = {entry.path: _stripped(writer.channel.peek(entry.path)) for entry in files}
+    # Twice: what is refused because of a neighbour that comes later is accepted the second time.
+    for _ in range(2):
+        _write_back(writer, files)
+    for entry in files:
+        _finish(writer, entry, found[entry.path], result)
+    for entry in entries:
+        if entry.line.op in _UNDO:
+            _undo_other(writer, entry, result)
+    for entry in sorted((e for e in entries if e.line.op == "mkdir"), key=lambda e: -e.path.count("/")):
+        _remove(writer, entry, result)
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _may_be_written(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> bool:
+    name = os.path.basename(entry.path)
+    current = writer.channel.peek(entry.path)
+    if current is None:
+        with writer.channel.parent(entry.path) as directory:
+            there = directory.has(name)
+        if there:
+            result.failed.append(_left(writer, entry, "it cannot be read", "run restore as root"))
+            return False
+        result.gone += 1
+        writer.journal.undone(entry.line.key)
+        return False
+    if entry.old is not None and current == entry.old:
+        result.unchanged += 1
+        writer.journal.undone(entry.line.key)
+        return False
+    sticky = name in executor.STICKY_FILES and current.strip() != "0"
+    if entry.irreversible or sticky:
+        result.irreversible.append(
+            _left(writer, entry, "the kernel keeps this level for the life of the group", "recreate the pod")
+        )
+        return False
+    known = [*entry.values, entry.old or ""]
+    if entry.complete and not entry.line.aside and not any(_explains(name, value, current) for value in known):
+        result.foreign.append(
+            _left(writer, entry, "somebody else has written this since", "nothing, if the other value is right")
+        )
+        return False
+    return True
+
+
+def _explains(name: str, value: str, current: str) -> bool:
+    return contents.same(name, value, current)
+
+
+def _write_back(writer: executor.Executor, entries: list[journal.Entry]) -> None:
+    items = [item for entry in entries for item in _items_of(writer, entry)]
+    for item in ordering.order(items, _current(writer, items)):
+        writer.carry_out(item)
+
+
+def _items_of(writer: executor.Executor, entry: journal.Entry) -> Iterator[PlanItem]:
+    name = os.path.basename(entry.path)
+    current = writer.channel.peek(entry.path)
+    if current is None or current == entry.old:
+        return
+    original = (entry.old or "").strip()
+    if contents.KEYED.match(name):
+        texts = _lines_back(name, original, current, entry.values)
+    elif name in contents.TOGGLES:
+        texts = _toggles_back(original, entry.values)
+    else:
+        texts = [original]
+    for text in texts:
+        yield PlanItem(
+            op="write",
+            path=entry.path,
+            old=current.strip(),
+            new=text,
+            strategy=executor.UNDOING,
+            reason="as it was before",
+        )
+
+
+def _lines_back(name: str, original: str, current: str, values: list[str]) -> list[str]:
+    """Return one text for each device whose line we wrote: its line before, or what removes the line."""
+    before = contents.lines_of(name, original)
+    now = contents.lines_of(name, current)
+    touched = {key: line for value in values for key, line in contents.lines_of(name, value).items()}
+    texts = []
+    for key, line in touched.items():
+        back = before.get(key) or _release(name, line)
+        if now.get(key) == back or (key not in before and key not in now):
+            continue
+        if name == "schemata":
+            resource, _, domain = key.partition(":")
+            texts.append(f"{resource}:{domain}={back}")
+        else:
+            texts.append(f"{key} {back}")
+    return texts
+
+
+def _release(name: str, line: str) -> str:
+    if name == "io.max":
+        return "rbps=max wbps=max riops=max wiops=max"
+    if name == "io.latency":
+        return "target=0"
+    if ".cost.qos" in name or ".cost.model" in name:
+        return "enable=0" if name.endswith("qos") else "ctrl=auto"
+    return "default" if "weight" in name else "0"
+
+
+def _toggles_back(original: str, values: list[str]) -> list[str]:
+    """Return the words that turn back what we turned."""
+    words = dict.fromkeys(word for value in values for word in value.split())
+    return [contents.opposite(word) for word in words if not contents.same("features", word, original)]
+
+
+_NEIGHBOURS = ("cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.max", "cpu.max.burst", "cpu.idle")
+
+
+def _current(writer: executor.Executor, items: list[PlanItem]) -> dict[str, str]:
+    """Return what the order has to know: the files themselves, their neighbours, and the same files further up."""
+    wanted: set[str] = set()
+    for item in items:
+        directory, _, name = (item.path or "").rpartition("/")
+        wanted.update(f"{directory}/{neighbour}" for neighbour in (name, *_NEIGHBOURS))
+        while directory.count("/") > 3:
+            directory = os.path.dirname(directory)
+            wanted.add(f"{directory}/{name}")
+    texts = {path: writer.channel.peek(path) for path in sorted(wanted)}
+    return {path: text.strip() for path, text in texts.items() if text is not None}
+
+
+def _item_of(entry: journal.Entry) -> PlanItem:
+    return PlanItem(op="write", path=entry.path, strategy=executor.UNDOING, reason="as it was before")
+
+
+def _finish(writer: executor.Executor, entry: journal.Entry, found: str | None, result: Restoration) -> None:
+    """Compare with the bytes of before, write those on an ordinary file system, and close or report the entry."""
+    name = os.path.basename(entry.path)
+    original = entry.old or ""
+    try:
+        with writer.channel.parent(entry.path) as directory:
+            read = directory.read(name)
+            if read != original and directory.is_plain(name):
+                writer.journal.change(_item_of(entry), entry.path, directory.inode, entry.old)
+                directory.write(name, original)
+                read = directory.read(name)
+    except OSError as error:
+        decision = errno_table.decide(error.errno or 0, name)
+        result.failed.append(_left(writer, entry, decision.meaning, "run restore again"))
+        return
+    if read == original or contents.same(name, original.strip(), read):
+        result.restored.append(Restored(entry.path, found, _stripped(entry.old)))
+        writer.journal.undone(entry.line.key)
+    else:
+        reason = f"the kernel did not take {original.strip()!r} back"
+        result.failed.append(_left(writer, entry, reason, "see the limits of its parent and children, and run again"))
+
+
+# --- tasks and directories ------------------------------------------------------------------------------------------
+
+
+def _move_back(writer: executor.Executor, entry: journal.Entry) -> None:
+    line = entry.line
+    name = os.path.basename(line.path)
+    with writer.channel.parent(line.path) as directory:
+        if directory.is_plain(name):
+            directory.write(name, line.old or "")
+            return
+        if line.started != tasks.start_time(writer.root, line.task) or line.task not in directory.read(name).split():
+            return  # ended, or moved on by somebody else
+    if line.old is not None:
+        with writer.channel.directory(line.old) as group:
+            group.write(name, f"{line.task}\n")
+
+
+def _policy_back(writer: executor.Executor, entry: journal.Entry) -> None:
+    task = int(entry.line.task)
+    if tasks.policy(task) in entry.values:
+        tasks.set_policy(task, entry.old or "other")
+
+
+def _cookie_back(writer: executor.Executor, entry: journal.Entry) -> None:
+    core_cookie.clear(int(entry.line.task))
+
+
+_UNDO = {"move_task": _move_back, "set_policy": _policy_back, "core_cookie": _cookie_back}
+
+
+def _undo_other(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
+    try:
+        _UNDO[entry.line.op](writer, entry)
+    except (OSError, channel.BadPath) as error:
+        number = getattr(error, "errno", None) or 0
+        decision = errno_table.decide(number, os.path.basename(entry.path))
+        if decision.state != "gone":
+            result.failed.append(_left(writer, entry, f"{error}", "run restore again"))
+            return
+    result.restored.append(Restored(entry.path, entry.line.task, None))
+    writer.journal.undone(entry.line.key)
+
+
+def _remove(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
+    """Remove a group that we made, if it is still that one and nobody is in it."""
+    item = PlanItem(op="rmdir", path=entry.path, strategy=executor.UNDOING, reason="made by us")
+    name = os.path.basename(entry.path)
+    try:
+        with writer.channel.parent(entry.path) as parent:
+            inode = parent.inode_of(name)
+    except OSError:
+        inode = None
+    if inode is None or (entry.values and entry.values[-1] != str(inode[1])):
+        result.gone += 1
+        writer.journal.undone(entry.line.key)
+        return
+    outcome = writer.carry_out(item)
+    if outcome.state in ("written", "same"):
+        result.restored.append(Restored(entry.path, None, None))
+    else:
+        result.failed.append(_left(writer, entry, outcome.detail, "end the tasks in it and run restore again"))
