@@ -1,0 +1,107 @@
+"""The OpenAPI description of the JSON paths, generated from the very structs that the answers are encoded from."""
+
+from typing import Any
+
+import msgspec
+
+import cotenant
+from cotenant.model.incident import Incident
+from cotenant.model.sample import Cgroup, Sample
+from cotenant.web.feed import Report, RulesState, Series
+
+
+class CgroupList(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups of the newest sample."""
+
+    time: str
+    cgroups: list[Cgroup]
+
+
+class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
+    """Incidents, newest first."""
+
+    incidents: list[Incident]
+
+
+class Rollback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which revision to go back to; without a number, the one before."""
+
+    revision: int | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the answer is not what was asked for."""
+
+    error: str
+
+
+READ_PATHS: dict[str, tuple[type[msgspec.Struct], str]] = {
+    "/api/v1/sample": (Sample, "The newest sample; absent or null is unknown, and `missing` says why."),
+    "/api/v1/report": (Report, "Who is hurt now, by what; the rules, the history and the cost."),
+    "/api/v1/cgroups": (CgroupList, "The groups of the newest sample."),
+    "/api/v1/incidents": (IncidentList, "Incidents, newest first."),
+    "/api/v1/history": (
+        Series,
+        "The last seconds of every number: 1 s steps up to an hour, 10 s up to six, else 1 min.",
+    ),
+}
+
+PARAMETERS: dict[str, tuple[str, int, int, int]] = {
+    "/api/v1/incidents": ("limit", 1, 500, 50),
+    "/api/v1/history": ("seconds", 1, 86400, 3600),
+}
+"""Query parameter of a path: name, smallest, largest, default."""
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document."""
+    types: list[Any] = [struct for struct, _ in READ_PATHS.values()] + [RulesState, Rollback, Failure]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    by_type = dict(zip(types, schemas, strict=True))
+    failure = {"description": "Why not.", "content": {"application/json": {"schema": by_type[Failure]}}}
+    paths: dict[str, Any] = {}
+    for path, (struct, summary) in READ_PATHS.items():
+        ok = {"description": summary, "content": {"application/json": {"schema": by_type[struct]}}}
+        get: dict[str, Any] = {"summary": summary, "responses": {"200": ok, "503": failure}}
+        if path in PARAMETERS:
+            name, low, high, default = PARAMETERS[path]
+            schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+            get["parameters"] = [{"name": name, "in": "query", "required": False, "schema": schema}]
+            get["responses"]["400"] = failure
+        paths[path] = {"get": get}
+    events = {
+        "description": "One event `tick` a period.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+    paths["/api/v1/stream"] = {"get": {"summary": "Server-sent events for the page.", "responses": {"200": events}}}
+    token: list[dict[str, list[str]]] = [{"token": []}]
+    paths["/api/v1/session"] = {
+        "post": {
+            "summary": "Open a browser session with the token; the answer sets a cookie.",
+            "security": token,
+            "responses": {"204": {"description": "Opened."}, "401": failure, "403": failure},
+        }
+    }
+    paths["/api/v1/rules/rollback"] = {
+        "post": {
+            "summary": "Put an earlier revision of the rules in force.",
+            "security": token,
+            "requestBody": {"content": {"application/json": {"schema": by_type[Rollback]}}},
+            "responses": {
+                "200": {"description": "Done.", "content": {"application/json": {"schema": by_type[RulesState]}}},
+                "400": failure,
+                "401": failure,
+                "403": failure,
+                "409": failure,
+            },
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cotenant on one host", "version": cotenant.__version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }

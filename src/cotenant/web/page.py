@@ -1,0 +1,318 @@
+"""The page: what a moment looks like. The same templates make the first paint and every live update."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import jinja2
+import msgspec
+
+from cotenant.model import series, wording
+from cotenant.model.evaluation import Detection, DetectionName, Evaluation
+from cotenant.model.incident import Incident
+from cotenant.model.missing import EXPLANATIONS
+from cotenant.model.sample import Cgroup, MissingReason
+from cotenant.web.feed import Moment
+from cotenant.web.metrics import busiest
+from cotenant.web.panels import PANELS
+
+TEMPLATES = pathlib.Path(__file__).parent / "templates"
+CGROUPS_SHOWN = 60
+PARTS = ("now", "groups", "incidents", "unavailable", "agent")
+"""The parts of the page that are replaced while it is open."""
+
+
+class IncidentSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the charts are shaded; ``end_ms`` None: up to now."""
+
+    start_ms: int
+    end_ms: int | None
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
+    """One live update: numbers for the charts, and the parts of the page that have changed."""
+
+    time_ms: int
+    values: dict[str, float]
+    thresholds: dict[str, float]
+    incidents: list[IncidentSpan]
+    html: dict[str, str]
+
+
+class Page:
+    """Renders moments."""
+
+    def __init__(self) -> None:
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(TEMPLATES),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+            auto_reload=False,
+        )
+        filters: dict[str, Callable[..., str]] = {
+            "ratio": wording.ratio_text,
+            "usec": wording.usec_text,
+            "bytes": wording.bytes_text,
+            "title_of": lambda name: sentence(wording.title_of(name)),
+            "clock": clock_text,
+            "day": day_text,
+        }
+        environment.filters |= filters
+        environment.globals["value_text"] = wording.value_text
+        self._page = environment.get_template("page.html")
+        self._waiting = environment.get_template("waiting.html")
+        self._parts = {name: environment.get_template(f"{name}.html") for name in PARTS}
+
+    def render(self, moment: Moment, incidents: list[Incident]) -> str:
+        """Return the whole page."""
+        return self._page.render(**view_of(moment, incidents), panels=PANELS, seed=_seed(moment))
+
+    def waiting(self) -> str:
+        """Return the page before the first sample."""
+        return self._waiting.render()
+
+    def tick(self, moment: Moment, incidents: list[Incident]) -> Tick:
+        """Return the live update of a moment, with every part of the page."""
+        view = view_of(moment, incidents)
+        return Tick(
+            time_ms=series.time_ms_of(moment.sample.time),
+            values=series.values_of(moment.sample, moment.evaluation),
+            thresholds=thresholds_of(moment.evaluation),
+            incidents=[
+                IncidentSpan(
+                    start_ms=series.time_ms_of(incident.start),
+                    end_ms=None if incident.end is None else series.time_ms_of(incident.end),
+                )
+                for incident in incidents
+            ],
+            html={name: template.render(**view) for name, template in self._parts.items()},
+        )
+
+
+def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
+    """Return what the templates see."""
+    evaluation = moment.evaluation
+    return {
+        "moment": moment,
+        "sample": moment.sample,
+        "evaluation": evaluation,
+        "state": state_of(evaluation),
+        "headline": headline_of(evaluation, moment.sample.missing),
+        "detail": detail_of(evaluation, moment.sample.missing),
+        "tiles": [tile_of(name, detection) for name, detection in evaluation.detections.items()],
+        "victims": named(evaluation, "victims"),
+        "suspects": named(evaluation, "suspects"),
+        "cgroups": [row_of(cgroup) for cgroup in busiest(moment.sample.cgroups, CGROUPS_SHOWN)],
+        "cgroups_total": len(moment.sample.cgroups),
+        "incidents": [incident_of(incident) for incident in incidents],
+        "unavailable": unavailable_of(moment),
+        "cost": moment.cost,
+        "rules": moment.rules,
+        "history": moment.history,
+    }
+
+
+def state_of(evaluation: Evaluation) -> str:
+    """Return the page's mood: hurt, tense (a raised index, nothing triggered), calm or unknown."""
+    if evaluation.hard or any(d.triggered for d in evaluation.detections.values()):
+        return "hurt"
+    if evaluation.interference_level is None:
+        return "unknown"
+    return "calm" if evaluation.bucket in ("none", "low") else "tense"
+
+
+def headline_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:
+    """Return the answer to "is anyone hurt now?"."""
+    state = state_of(evaluation)
+    victims = named(evaluation, "victims")
+    if state == "hurt" and victims:
+        first = victims[0].name
+        others = len(victims) - 1
+        return f"{first} is hurt" if not others else f"{first} and {others} more are hurt"
+    if state == "hurt":
+        return "This machine is under pressure"
+    if state == "tense":
+        return "Nobody is hurt, but pressure is rising"
+    return "Nobody is hurt" if state == "calm" else "Not known yet"
+
+
+def detail_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:
+    """Return the sentence under the headline: the cause with its number, or how far from it we are."""
+    known = {name: d for name, d in evaluation.detections.items() if d.index is not None}
+    if evaluation.interference_level is None or not known:
+        return "No signal of any detection is known: see “Unavailable” below."
+    dominant = series.dominant_of(evaluation)
+    name = dominant if dominant is not None else max(known, key=lambda key: known[key].index or 0.0)
+    signal = leading_signal(evaluation.detections[name])
+    value = ""
+    if signal is not None:
+        state = evaluation.detections[name].signals[signal]
+        value = f"{wording.title_of(signal)} {wording.value_text(signal, state.value)}"
+        if state.threshold is not None:
+            value += f", threshold {wording.value_text(signal, state.threshold)}"
+    title = wording.DETECTION_TITLES[name]
+    if dominant is None:
+        if known[name].index == 0:
+            return "Every detection that can be seen is calm."
+        return f"Nearest to trouble: {title.lower() if title[1].islower() else title} ({value})."
+    text = f"{title}: {value}."
+    if missing.get("online") == "no_class":
+        text += " No group is marked online, so whom it hurts is not known."
+    return text
+
+
+def leading_signal(detection: Detection) -> str | None:
+    """Return the known signal with the largest index, or None when none is known."""
+    known = [(state.index, name) for name, state in detection.signals.items() if state.index is not None]
+    return max(known)[1] if known else None
+
+
+def named(evaluation: Evaluation, kind: str) -> list[Any]:
+    """Return the victims or suspects of the triggered detections, each once, the strongest first."""
+    found: dict[str, Any] = {}
+    for detection in evaluation.detections.values():
+        if detection.triggered:
+            for entry in getattr(detection, kind):
+                known = found.get(entry.name)
+                if known is None or getattr(entry, "confidence", 0.0) > getattr(known, "confidence", 0.0):
+                    found[entry.name] = entry
+    return sorted(found.values(), key=lambda entry: -getattr(entry, "confidence", 0.0))
+
+
+def tile_of(name: DetectionName, detection: Detection) -> dict[str, Any]:
+    """Return one detection's tile."""
+    signal = leading_signal(detection)
+    state = detection.signals[signal] if signal is not None else None
+    if detection.triggered:
+        mood, word = "hurt", "triggered"
+    elif detection.index is None:
+        mood, word = "unknown", "unknown"
+    elif detection.index >= 0.25:
+        mood, word = "tense", "raised"
+    else:
+        mood, word = "calm", "calm"
+    return {
+        "title": wording.DETECTION_TITLES[name],
+        "mood": mood,
+        "word": word,
+        "index": detection.index,
+        "width": round((detection.index or 0.0) * 100, 1),
+        "signal": signal,
+        "value": None if state is None or signal is None else wording.value_text(signal, state.value),
+        "threshold": None if state is None or signal is None else wording.value_text(signal, state.threshold),
+    }
+
+
+def row_of(cgroup: Cgroup) -> dict[str, Any]:
+    """Return one line of the table of groups."""
+    block = [value for value in (cgroup.read_bytes_per_sec, cgroup.write_bytes_per_sec) if value is not None]
+    psi = {name: getattr(cgroup.psi, name) for name in cgroup.psi.__struct_fields__}
+    known = {name: value for name, value in psi.items() if value is not None}
+    worst = max(known, key=lambda name: known[name]) if known else None
+    return {
+        "path": cgroup.path,
+        "name": cgroup.name or cgroup.path,
+        "class": cgroup.class_,
+        "cpu": cgroup.cpu_used_ratio,
+        "memory": cgroup.memory_bytes,
+        "block": sum(block) if block else None,
+        "stall": None if worst is None else known[worst],
+        "stall_title": "" if worst is None else wording.title_of(f"cgroup.{worst}"),
+        "throttled": cgroup.throttled_ratio,
+    }
+
+
+def incident_of(incident: Incident) -> dict[str, Any]:
+    """Return one incident of the list."""
+    duration_s = None
+    if incident.end is not None:
+        duration_s = (series.time_ms_of(incident.end) - series.time_ms_of(incident.start)) / 1000
+    return {
+        "incident": incident,
+        "title": wording.DETECTION_TITLES[incident.dominant] if incident.dominant else "Hard limit",
+        "others": [wording.DETECTION_TITLES[name] for name in incident.detections if name != incident.dominant],
+        "hard": [wording.HARD_TITLES.get(name, name) for name in incident.hard],
+        "duration": "going on" if duration_s is None else duration_text(duration_s),
+        "evidence": [
+            {
+                "title": sentence(wording.title_of(peak.signal)),
+                "value": wording.value_text(peak.signal, peak.value),
+                "threshold": wording.value_text(peak.signal, peak.threshold),
+            }
+            for peak in incident.evidence
+        ],
+    }
+
+
+def unavailable_of(moment: Moment) -> list[dict[str, Any]]:
+    """Return what is missing by reason: why, what would enable it, and the signals concerned."""
+    by_reason: dict[MissingReason, list[str]] = {}
+    for name, reason in sorted((moment.sample.missing | moment.evaluation.missing).items()):
+        by_reason.setdefault(reason, []).append(name)
+    return [
+        {
+            "why": EXPLANATIONS[reason].why,
+            "remedy": EXPLANATIONS[reason].remedy,
+            "reason": reason,
+            "names": list(dict.fromkeys(wording.title_of(name) for name in names)),
+        }
+        for reason, names in by_reason.items()
+    ]
+
+
+def thresholds_of(evaluation: Evaluation) -> dict[str, float]:
+    """Return the threshold of each signal that has one; the lowest when several detections use it."""
+    thresholds: dict[str, float] = {}
+    for detection in evaluation.detections.values():
+        for name, state in detection.signals.items():
+            if state.threshold is not None:
+                thresholds[name] = min(state.threshold, thresholds.get(name, state.threshold))
+    return thresholds
+
+
+def sentence(text: str) -> str:
+    """Return a text as it begins a sentence; percentiles keep their small letter."""
+    return text if text[:1] == "p" and text[1:2].isdigit() else text[:1].upper() + text[1:]
+
+
+def clock_text(time: str) -> str:
+    """Return the time of day of an RFC 3339 time."""
+    return time[11:19]
+
+
+def day_text(time: str) -> str:
+    """Return the date of an RFC 3339 time."""
+    return time[:10]
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in its largest two units."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _seed(moment: Moment) -> dict[str, Any]:
+    """Return what the script needs at once: names, titles and units of the lines."""
+    names = [name for panel in PANELS for name in panel.names]
+    values = series.values_of(moment.sample, moment.evaluation)
+    return {
+        "known": set(values),
+        "values": values,
+        "lines": {name: {"title": line_title(name), "unit": wording.unit_of(name)} for name in names},
+        "thresholds": thresholds_of(moment.evaluation),
+    }
+
+
+def line_title(name: str) -> str:
+    """Return the short name of a line in its chart's legend."""
+    if name == "level":
+        return "level"
+    if name.startswith("index."):
+        return wording.DETECTION_TITLES.get(name.removeprefix("index."), name)  # type: ignore[call-overload, no-any-return]
+    return wording.title_of(f"line.{name.rpartition('.')[2]}")

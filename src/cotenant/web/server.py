@@ -1,0 +1,66 @@
+"""The HTTP server: one event loop in the main thread, told to stop from outside."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from cotenant.web.application import Site
+from cotenant.web.feed import Moment
+
+CONCURRENCY_LIMIT = 128
+"""Connections at once; more are answered 503."""
+
+STOP_TIMEOUT_S = 2
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, without its own signal handlers: the program has them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class WebServer:
+    """Serves a site on a bound socket until :meth:`stop`."""
+
+    def __init__(self, site: Site, listening: socket.socket) -> None:
+        self._site = site
+        self._listening = listening
+        config = uvicorn.Config(
+            site.application,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONCURRENCY_LIMIT,
+            timeout_keep_alive=10,
+            timeout_graceful_shutdown=STOP_TIMEOUT_S,
+        )
+        self._server = _Server(config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, started: Callable[[], None]) -> None:
+        """Serve until stopped; ``started`` is called once requests are answered."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(started)
+        await self._server.serve(sockets=[self._listening])
+        self._loop = None
+
+    def publish(self, moment: Moment) -> None:
+        """Hand over a tick; may be called from any thread."""
+        loop = self._loop
+        if loop is not None and not self._server.should_exit:
+            loop.call_soon_threadsafe(self._site.publish, moment)
+
+    def stop(self) -> None:
+        """End the streams, then the server; call it in the event loop's thread."""
+        self._site.broadcast.close()
+        self._server.should_exit = True
