@@ -21,6 +21,7 @@ class Command:
 
 
 COMMANDS: tuple[Command, ...] = (
+    Command("up", "up", "Look", "Watch this machine in a web page: who is hurt, by what and by whom."),
     Command("sample", "sample", "Look", "Print samples of this machine's pressure, latency and load."),
     Command(
         "scheduler",

@@ -1,1 +1,1 @@
-"""One host without Kubernetes: loops, configuration, history."""
+"""The program for one host: wiring, the sampling loop, history, rules that can change while it runs."""

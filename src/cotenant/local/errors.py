@@ -1,0 +1,35 @@
+"""What can go wrong with ``cotenant up`` that a person can mend.
+
+::
+
+    CotenantError
+    └── LocalError
+        ├── PortInUse, ListenRefused, BadListenAddress
+        └── BadDataDirectory, BadToken
+"""
+
+from cotenant.units.errors import CotenantError
+
+
+class LocalError(CotenantError):
+    """The root of this layer's errors."""
+
+
+class PortInUse(LocalError):
+    """Another process listens there."""
+
+
+class ListenRefused(LocalError):
+    """Listening beyond loopback without a token."""
+
+
+class BadListenAddress(LocalError):
+    """The address cannot be listened on."""
+
+
+class BadDataDirectory(LocalError):
+    """The data directory cannot be made or written."""
+
+
+class BadToken(LocalError):
+    """The token file cannot be read, or holds too little."""

@@ -1,0 +1,35 @@
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotenant.local.sampling import Grid, SamplingThread
+from cotenant.units.clock import SystemClock
+
+
+@settings(max_examples=200)
+@given(st.floats(0.05, 60), st.lists(st.floats(0, 300), min_size=1, max_size=30))
+def test_late_ticks_are_skipped_and_the_grid_is_kept(period_s: float, durations: list[float]) -> None:
+    grid = Grid(period_s, 1000.0)
+    now, missed = 1000.0, 0
+    for done, duration in enumerate(durations, start=1):
+        now = max(now, grid.due) + duration
+        missed += grid.advance(now)
+        assert grid.due > now - 1e-6 * period_s
+        assert grid.due - now <= period_s * (1 + 1e-9)
+        assert abs(grid.due - (1000.0 + (done + missed + 1) * period_s)) < 1e-3
+
+
+def test_a_failing_tick_is_counted_and_does_not_end_the_next() -> None:
+    ran = threading.Semaphore(0)
+
+    def tick() -> None:
+        ran.release()
+        raise OSError("a reader failed")
+
+    thread = SamplingThread(tick, lambda _: None, 0.01, SystemClock())
+    thread.start()
+    for _ in range(3):
+        assert ran.acquire(timeout=5)
+    thread.stop()
+    assert thread.failures >= 3
