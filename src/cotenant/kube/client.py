@@ -1,0 +1,306 @@
+"""A small client: our own requests over lightkube's connection (kubeconfig, service account, TLS, tokens).
+
+Objects are whatever msgspec decodes: the caller's own structs with only the fields it needs, or plain dictionaries.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Generic, Literal, TypeVar
+
+import httpx2
+import msgspec
+import yaml
+from lightkube.config import client_adapter
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core import exceptions as lightkube_exceptions
+
+from cotenant.kube import errors
+
+Object = TypeVar("Object")
+Params = Mapping[str, str | int | bool | None]
+
+TIMEOUT_SECONDS = 10.0
+WATCH_SILENCE_SECONDS = 120.0
+"""A watch that is silent for longer is opened again: bookmarks come every minute, a dead connection says nothing."""
+PATCH_TYPES = {
+    "apply": "application/apply-patch+yaml",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as the API server's paths spell it."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = False
+
+    def path(self, name: str | None = None, namespace: str | None = None, subresource: str | None = None) -> str:
+        """Return the path of one object, or of the list of them (in one namespace, or in all)."""
+        parts = ["api", self.version] if not self.group else ["apis", self.group, self.version]
+        if namespace is not None and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        return "/".join([*parts, *(part for part in (name, subresource) if part is not None)])
+
+
+NODES = Resource("", "v1", "nodes")
+PODS = Resource("", "v1", "pods", namespaced=True)
+EVENTS = Resource("", "v1", "events", namespaced=True)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses")
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+REPORTS = Resource("cotenant.io", "v1alpha1", "nodeinterferencereports")
+RULES = Resource("cotenant.io", "v1alpha1", "detectionruleconfigs")
+
+
+class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "next_page": "continue"}):
+    resource_version: str = ""
+    next_page: str = ""
+
+
+class _RawList(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list; ``next_page`` is empty on the last one."""
+
+    items: list[msgspec.Raw]
+    resource_version: str
+    next_page: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[Object]):
+    """One event of a watch, its object still encoded."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Object
+
+
+_list_decoder = msgspec.json.Decoder(_RawList)
+_event_decoder = msgspec.json.Decoder(_RawEvent)
+_status_decoder = msgspec.json.Decoder(errors.Status)
+
+
+_BAD_CONFIGURATION = (
+    lightkube_exceptions.ConfigError, OSError, yaml.YAMLError, msgspec.MsgspecError,
+    KeyError, ValueError, TypeError, AttributeError,
+)  # fmt: skip
+"""What reading a kubeconfig raises: lightkube checks little of its shape."""
+
+
+def load_configuration(kubeconfig: pathlib.Path | None = None) -> SingleConfig:
+    """Return the connection settings of a kubeconfig; without one, of the pod we run in, KUBECONFIG or ~/.kube/config.
+
+    :raises BadConfiguration: if there is none, or it cannot be used.
+    """
+    try:
+        found = KubeConfig.from_file(str(kubeconfig)) if kubeconfig else KubeConfig.from_env()
+        config = found.get()
+    except _BAD_CONFIGURATION as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise errors.BadConfiguration(f"kubeconfig {kubeconfig or 'by default'}: {what}; give --kubeconfig") from None
+    if config is None:
+        where = f"kubeconfig {kubeconfig} has no current context" if kubeconfig else "not in a pod, and no kubeconfig"
+        raise errors.BadConfiguration(f"no cluster: {where}; give --kubeconfig FILE")
+    return config if config.user is not None else config._replace(user=User())
+
+
+class Client:
+    """Requests to one API server. Use as an asynchronous context manager."""
+
+    def __init__(self, config: SingleConfig, user_agent: str = "cotenant") -> None:
+        self.namespace = config.namespace
+        timeout = httpx2.Timeout(TIMEOUT_SECONDS)
+        self._http = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=timeout))
+        self._http.headers["User-Agent"] = user_agent
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._http.aclose()
+
+    async def get(self, resource: Resource, name: str, kind: type[Object], *, namespace: str | None = None) -> Object:
+        """Return one object.
+
+        :raises NotFound: if there is none.
+        :raises KubeError: if it cannot be had.
+        """
+        return msgspec.json.decode(await self._send("GET", resource.path(name, namespace)), type=kind)
+
+    async def page(self, resource: Resource, *, namespace: str | None = None, **params: str | int | None) -> Page:
+        """Return one page of a list (``limit``, ``continue_``, ``resourceVersion``, ``labelSelector`` …).
+
+        :raises Expired: if the continuation or the version is gone.
+        :raises TooLarge: if the server has not reached the version yet.
+        :raises KubeError: if it cannot be had.
+        """
+        asked = {name.rstrip("_"): value for name, value in params.items()}
+        found = _list_decoder.decode(await self._send("GET", resource.path(namespace=namespace), asked))
+        return Page(found.items or [], found.metadata.resource_version, found.metadata.next_page)
+
+    async def watch(
+        self, resource: Resource, resource_version: str, seconds: int, *, namespace: str | None = None, **params: str
+    ) -> AsyncIterator[WatchEvent[msgspec.Raw]]:
+        """Yield events after a resource version, for at most so many seconds.
+
+        :raises Expired: if the version is gone.
+        :raises KubeError: if the watch cannot be had or breaks.
+        """
+        path = resource.path(namespace=namespace)
+        asked = _clean({
+            "watch": True, "allowWatchBookmarks": True, "resourceVersion": resource_version, "timeoutSeconds": seconds,
+            **params,
+        })  # fmt: skip
+        timeout = httpx2.Timeout(TIMEOUT_SECONDS, read=WATCH_SILENCE_SECONDS)
+        try:
+            async with self._http.stream("GET", path, params=asked, timeout=timeout) as answer:
+                if answer.status_code >= 400:
+                    await answer.aread()
+                    raise _failure(answer, f"watch {path}")
+                async for line in _lines(answer):
+                    event = _event_decoder.decode(line)
+                    if event.type == "ERROR":
+                        raise errors.error_of(_status_decoder.decode(event.object), f"watch {path}")
+                    if event.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+                        yield WatchEvent(event.type, event.object)  # type: ignore[arg-type]
+        except httpx2.HTTPError as error:
+            raise errors.Unreachable(f"watch {path}: {type(error).__name__}: {error}") from None
+
+    async def create(
+        self, resource: Resource, value: Any, kind: type[Object], *, namespace: str | None = None
+    ) -> Object:
+        """Make an object and return it.
+
+        :raises Conflict: if there is one of that name.
+        :raises KubeError: if it cannot be made.
+        """
+        content = await self._send("POST", resource.path(namespace=namespace), body=value)
+        return msgspec.json.decode(content, type=kind)
+
+    async def replace(
+        self, resource: Resource, name: str, value: Any, kind: type[Object], *, namespace: str | None = None
+    ) -> Object:
+        """Replace an object by one that carries the resourceVersion it was read at, and return it.
+
+        :raises Conflict: if somebody else wrote in between.
+        :raises KubeError: if it cannot be written.
+        """
+        content = await self._send("PUT", resource.path(name, namespace), body=value)
+        return msgspec.json.decode(content, type=kind)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        value: Any,
+        *,
+        how: Literal["merge", "json"] = "merge",
+        namespace: str | None = None,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+    ) -> None:
+        """Change parts of an object; with a resourceVersion in the patch, only if nobody else wrote in between.
+
+        :raises Conflict: if somebody did.
+        :raises KubeError: if it cannot be written.
+        """
+        path = resource.path(name, namespace, subresource)
+        await self._send("PATCH", path, {"fieldManager": field_manager}, value, PATCH_TYPES[how])
+
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        value: Any,
+        field_manager: str,
+        *,
+        force: bool = False,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> None:
+        """Make these fields ours and these values, by server-side apply; fields we no longer name are given up.
+
+        :raises Conflict: if another manager owns one of them and ``force`` is not set.
+        :raises KubeError: if it cannot be written.
+        """
+        params: Params = {"fieldManager": field_manager, "force": force}
+        await self._send("PATCH", resource.path(name, namespace, subresource), params, value, PATCH_TYPES["apply"])
+
+    async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
+        """Delete an object.
+
+        :raises NotFound: if there is none.
+        :raises KubeError: if it cannot be deleted.
+        """
+        await self._send("DELETE", resource.path(name, namespace))
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        try:
+            answer = await self._http.request(
+                method,
+                path,
+                params=_clean(params or {}),
+                content=None if body is None else msgspec.json.encode(body),
+                headers=None if body is None else {"Content-Type": content_type},
+            )
+        except httpx2.HTTPError as error:
+            raise errors.Unreachable(f"{method} {path}: {type(error).__name__}: {error}") from None
+        if answer.status_code >= 400:
+            raise _failure(answer, f"{method} {path}")
+        return answer.content
+
+
+def _clean(params: Params) -> dict[str, str]:
+    """Return the parameters as text, without those that are not given."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in params.items()
+        if value is not None
+    }
+
+
+def _failure(answer: httpx2.Response, what: str) -> errors.ApiError:
+    try:
+        status = _status_decoder.decode(answer.content)
+    except msgspec.DecodeError:  # a proxy's page, say
+        status = errors.Status(message=answer.reason_phrase)
+    if not status.code:
+        status = msgspec.structs.replace(status, code=answer.status_code)
+    wait = answer.headers.get("retry-after", "")
+    return errors.error_of(status, what, float(wait) if wait.isdecimal() else None)
+
+
+async def _lines(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the lines of a body as they come, without the newline; one may be larger than any chunk."""
+    rest: list[bytes] = []
+    async for chunk in answer.aiter_bytes():
+        first, *more = chunk.split(b"\n")
+        rest.append(first)
+        for part in more:
+            line = b"".join(rest)
+            rest = [part]
+            if line:
+                yield line

@@ -1,0 +1,128 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from cotenant.kube.client import Client
+from cotenant.kube.elector import Elector, Terms
+from cotenant.units.clock import ManualClock
+
+AT = "apis/coordination.k8s.io/v1/namespaces/tests/leases"
+QUICK = Terms(lease=0.6, renew=0.3, retry=0.02)
+
+
+def candidate(client: Client, identity: str, clock: ManualClock, terms: Terms = QUICK) -> Elector:
+    return Elector(client, "lead", identity, clock, namespace="tests", terms=terms)
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def holder(api: Any) -> str:
+    return str(api.objects[AT]["lead"]["spec"]["holderIdentity"])
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def end(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_terms_that_would_let_two_lead_are_refused() -> None:
+    with pytest.raises(ValueError, match="two could lead"):
+        Terms(lease=5, renew=7)
+
+
+async def test_one_leads_and_the_other_waits(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    first, second = candidate(client, "first", clock), candidate(client, "second", clock)
+    leading = asyncio.create_task(first.campaign(forever))
+    await until(lambda: first.leading)
+    waiting = asyncio.create_task(second.campaign(forever))
+    await until(lambda: second.leader == "first")
+    for _ in range(20):  # renewals keep the other out for much longer than a lease
+        clock.advance(0.2)
+        await asyncio.sleep(0.03)
+        assert not second.leading
+    assert holder(api) == "first"
+    await end(leading, waiting)
+
+
+async def test_a_leader_that_ends_gives_the_lease_up(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    first, second = candidate(client, "first", clock), candidate(client, "second", clock)
+    leading = asyncio.create_task(first.campaign(forever))
+    await until(lambda: first.leading)
+    waiting = asyncio.create_task(second.campaign(forever))
+    await end(leading)
+    await until(lambda: second.leading)  # the clock never moved: it did not have to wait for the lease to run out
+    assert api.objects[AT]["lead"]["spec"]["leaseTransitions"] == 1
+    await end(waiting)
+
+
+async def test_a_dead_leader_is_replaced_when_its_lease_ran_out_by_our_clock(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    api.put(AT, "lead", spec={
+        "holderIdentity": "dead", "leaseDurationSeconds": 10, "renewTime": "2001-01-01T00:00:00.000000Z",
+        "leaseTransitions": 4,
+    })  # fmt: skip
+    elector = candidate(client, "new", clock)
+    waiting = asyncio.create_task(elector.campaign(forever))
+    await until(lambda: elector.leader == "dead")
+    await asyncio.sleep(0.1)
+    assert not elector.leading  # the renew time is another machine's clock: it says nothing
+    clock.advance(10.1)
+    await until(lambda: elector.leading)
+    assert api.objects[AT]["lead"]["spec"]["leaseTransitions"] == 5
+    await end(waiting)
+
+
+async def test_a_leader_that_cannot_renew_stops_before_another_may_start(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    elector = candidate(client, "first", clock)
+    stopped = asyncio.Event()
+
+    async def lead() -> None:
+        try:
+            await forever()
+        finally:
+            stopped.set()
+
+    leading = asyncio.create_task(elector.campaign(lead))
+    await until(lambda: elector.leading)
+    api.away = True
+    for _ in range(50):
+        clock.advance(0.1)
+        await asyncio.sleep(0.01)
+    assert stopped.is_set()
+    await asyncio.wait_for(leading, 5)
+    assert not elector.leading
+    api.away = False
+
+
+async def test_losing_a_race_to_write_is_not_leading(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    api.put(AT, "lead", spec={"holderIdentity": ""})
+    api.fail(f"PUT {AT}", {"code": 409, "reason": "Conflict", "message": "changed"})
+    elector = candidate(client, "slow", clock)
+    assert not await elector._attempt()
+    assert await elector._attempt()
+    assert holder(api) == "slow"
+
+
+async def test_an_error_of_the_work_is_raised_and_the_lease_given_up(api: Any, client: Client) -> None:
+    elector = candidate(client, "first", ManualClock())
+
+    async def fail() -> None:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await elector.campaign(fail)
+    assert holder(api) == ""
