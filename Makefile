@@ -7,7 +7,10 @@ RUN_PACKAGES := libbpf1
 BPF_PACKAGES := clang-14 llvm-14 libbpf-dev
 TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
 
-.PHONY: help venv up check fmt generate test test-fast test-all bench bpf clean
+CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
+KWOK_NODES ?= 200
+
+.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,12 +43,19 @@ test: venv ## every test that needs no long build
 	@$(BIN)/pytest -q -m "not vm and not cluster"
 
 test-all: venv ## all tests, also virtual machines and a cluster
-	@tools/packages.sh $(TEST_PACKAGES)
+	@tools/packages.sh $(TEST_PACKAGES) $(CLUSTER_PACKAGES)
 	@$(BIN)/pytest -q
 
 bpf: ## the BPF objects that the package ships, from bpf/ (needs clang-14, llvm-14, libbpf-dev)
 	@tools/packages.sh $(BPF_PACKAGES)
 	@bpf/build.sh
+
+cluster: venv ## a whole Kubernetes cluster on loopback (about 20 min the first time, then seconds)
+	@tools/packages.sh $(CLUSTER_PACKAGES)
+	@$(BIN)/python tests/cluster/cluster.py up --kwok-nodes $(KWOK_NODES)
+
+cluster-down: venv ## end that cluster and undo all of it
+	@$(BIN)/python tests/cluster/cluster.py down
 
 clean: ## remove what make made
 	rm -rf .venv build dist
