@@ -2,9 +2,10 @@
 /*
  * Block requests between the scheduler queue and the device: how long they took, how much they carried, for whom.
  *
- * A request is known by its address from insert (or issue) to the completion of its last byte. The clock that counts
- * as device time starts at the last issue: a requeued request that is issued again starts anew. Only requests that
- * carry data count: flushes, discards, zone management and passthrough commands do not.
+ * A request is known by its address from insert (or issue, when it never was queued) to the completion of its last
+ * byte. Its latency is all of that; queue time ends and device time starts at the last issue: a request that the
+ * device had no room for is requeued and issued again. Only requests that carry data count: flushes, discards, zone
+ * management and passthrough commands do not.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -28,6 +29,15 @@ struct settings {
 
 const volatile struct settings settings SEC(".rodata.settings");
 
+/*
+ * Global, so that the verifier looks into it once and not at every call along every path; 64 bits wide, so that it
+ * follows the bounds check of the result.
+ */
+__noinline __u64 bucket(__u64 ns)
+{
+	return bucket_of(ns, settings.bounds);
+}
+
 struct pending {
 	__u64 inserted_ns; /* 0: it was not queued */
 	__u64 issued_ns;   /* 0: still, or again, in the queue */
@@ -37,16 +47,15 @@ struct pending {
 };
 
 struct device {
-	__u32 read_usec[BUCKETS];  /* issue to complete */
-	__u32 write_usec[BUCKETS]; /* issue to complete */
-	__u32 queue_usec[BUCKETS]; /* insert to issue */
-	__u32 pad;
+	__u32 latency_usec[2][BUCKETS]; /* insert to complete: read, write */
+	__u32 queue_usec[BUCKETS];	/* insert to last issue */
+	__u32 device_usec[BUCKETS];	/* last issue to complete */
 	__u64 completions[2]; /* read, write */
 	__u64 bytes[2];
 };
 
 struct group {
-	__u32 usec[BUCKETS]; /* issue to complete */
+	__u32 latency_usec[BUCKETS];
 	__u32 pad;
 	__u64 completions[2];
 	__u64 bytes[2];
@@ -211,15 +220,22 @@ static __always_inline struct group *group_entry(__u64 key)
 	return bpf_map_lookup_elem(&groups, &key);
 }
 
+static __always_inline void count(__u32 *histogram, __u64 index)
+{
+	if (index < BUCKETS)
+		__sync_fetch_and_add(&histogram[index], 1);
+}
+
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
-	__u64 now = bpf_ktime_get_ns(), key = (__u64)rq, queued_ns;
+	__u64 now = bpf_ktime_get_ns(), key = (__u64)rq, start;
 	struct pending *known = bpf_map_lookup_elem(&requests, &key), pending;
 	struct device *device;
 	struct group *group;
+	__u64 total;
+	__u32 write;
 	bool last;
-	__u32 bucket, write;
 
 	if (!known)
 		return 0;
@@ -230,20 +246,18 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		bpf_map_delete_elem(&requests, &key);
 	if (!pending.issued_ns)
 		return 0; /* never reached the device: failed or dropped in the queue */
+	start = pending.inserted_ns ? pending.inserted_ns : pending.issued_ns;
+	total = bucket(now - start);
 	write = pending.write ? 1 : 0;
-	bucket = bucket_of(now - pending.issued_ns, settings.bounds);
-	if (bucket >= BUCKETS)
-		return 0;
 	device = device_entry(pending.device);
 	group = group_entry(pending.cgroup);
 	if (device) {
 		__sync_fetch_and_add(&device->bytes[write], nr_bytes);
 		if (last) {
-			if (write)
-				__sync_fetch_and_add(&device->write_usec[bucket], 1);
-			else
-				__sync_fetch_and_add(&device->read_usec[bucket], 1);
 			__sync_fetch_and_add(&device->completions[write], 1);
+			count(write ? device->latency_usec[1] : device->latency_usec[0], total);
+			count(device->queue_usec, bucket(pending.issued_ns - start));
+			count(device->device_usec, bucket(now - pending.issued_ns));
 		}
 	} else {
 		count_lost();
@@ -251,17 +265,10 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (group) {
 		__sync_fetch_and_add(&group->bytes[write], nr_bytes);
 		if (last) {
-			__sync_fetch_and_add(&group->usec[bucket], 1);
 			__sync_fetch_and_add(&group->completions[write], 1);
+			count(group->latency_usec, total);
 		}
 	}
-	if (!device || !last)
-		return 0;
-	/* Issued without having been queued: it waited for nothing. */
-	queued_ns = pending.inserted_ns ? pending.issued_ns - pending.inserted_ns : 0;
-	bucket = bucket_of(queued_ns, settings.bounds);
-	if (bucket < BUCKETS)
-		__sync_fetch_and_add(&device->queue_usec[bucket], 1);
 	return 0;
 }
 

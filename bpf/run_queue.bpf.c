@@ -24,6 +24,15 @@ struct settings {
 
 const volatile struct settings settings SEC(".rodata.settings");
 
+/*
+ * Global, so that the verifier looks into it once and not at every call along every path; 64 bits wide, so that it
+ * follows the bounds check of the result.
+ */
+__noinline __u64 bucket(__u64 ns)
+{
+	return bucket_of(ns, settings.bounds);
+}
+
 struct group {
 	__u32 usec[BUCKETS];
 	__u32 count;
@@ -66,7 +75,7 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 	struct cgroup *cgroup = settings.default_hierarchy ? task->cgroups->dfl_cgrp : task->sched_task_group->css.cgroup;
 	__u64 key = cgroup->kn->id;
 	struct group *group = bpf_map_lookup_elem(&groups, &key);
-	__u32 bucket;
+	__u64 index;
 
 	if (!group) {
 		bpf_map_update_elem(&groups, &key, &no_group, BPF_NOEXIST);
@@ -74,10 +83,10 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 		if (!group)
 			return;
 	}
-	bucket = bucket_of(waited_ns, settings.bounds);
-	if (bucket >= BUCKETS)
+	index = bucket(waited_ns);
+	if (index >= BUCKETS)
 		return;
-	__sync_fetch_and_add(&group->usec[bucket], 1);
+	__sync_fetch_and_add(&group->usec[index], 1);
 	__sync_fetch_and_add(&group->count, 1);
 }
 

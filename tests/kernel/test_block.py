@@ -130,6 +130,7 @@ def test_a_tracer_gives_percentiles_and_the_histogram(tree):
     latency = Histogram.of([100.0] * 98 + [5000.0] * 2)
     seen = tracing.DiskTrace(
         latency=latency,
+        device=Histogram.of([4980.0]),
         queue=Histogram.of([20.0]),
         reads=60,
         writes=40,
@@ -147,6 +148,7 @@ def test_a_tracer_gives_percentiles_and_the_histogram(tree):
     assert (disk.read_iops, disk.write_iops, disk.write_bytes_per_sec) == (30.0, 20.0, 4096.0)
     assert (disk.in_flight, disk.oldest_in_flight_usec) == (2, 700.0)
     assert disk.queue_p99_usec == pytest.approx(20, rel=0.05)
+    assert disk.device_p99_usec == pytest.approx(4980, rel=0.05)
 
 
 def test_a_disk_that_completes_nothing_is_as_slow_as_its_oldest_request(tree):

@@ -155,6 +155,7 @@ DEVICE_FIELDS: dict[str, Signal] = {
         *_latency("", "one disk"),
         Signal("completions", "requests", "requests completed in the period", f"{_BLOCK}, or /proc/diskstats"),
         Signal("queue_p99_usec", "µs", "99 % of requests waited less than this before they were issued", _BLOCK),
+        Signal("device_p99_usec", "µs", "99 % of requests took the device less than this", _BLOCK),
         Signal("read_iops", "1/s", "reads completed", f"{_BLOCK}, or /proc/diskstats"),
         Signal("write_iops", "1/s", "writes completed", f"{_BLOCK}, or /proc/diskstats"),
         Signal("read_bytes_per_sec", "bytes/s", "bytes read", f"{_BLOCK}, or /proc/diskstats"),

@@ -17,6 +17,7 @@ from cotenant.units.histogram import Histogram
 SECTOR_BYTES = 512
 """The unit of diskstats, whatever the disk's own sector is."""
 PERCENTILES = {"p50_usec": 0.5, "p95_usec": 0.95, "p99_usec": 0.99}
+PARTS = ("queue_p99_usec", "device_p99_usec")
 _RATES = ("read_iops", "write_iops", "read_bytes_per_sec", "write_bytes_per_sec")
 
 
@@ -156,7 +157,7 @@ class BlockReader:
             found = self._identify(name)
             line = lines[name]
             if isinstance(line, str):
-                found.put_all(("completions", *_RATES, "in_flight", "queue_p99_usec", *PERCENTILES), line)
+                found.put_all(("completions", *_RATES, "in_flight", *PARTS, *PERCENTILES), line)
                 found.missing["oldest_in_flight_usec"] = line
             else:
                 seen = disks.get(line.device) or DiskTrace()
@@ -186,9 +187,8 @@ def _hung_usec(seen: DiskTrace) -> float:
 def _put_trace(seen: DiskTrace, seconds: float, found: reading.Findings) -> None:
     found.put("completions", int(seen.latency.total))
     _put_percentiles(seen.latency, _hung_usec(seen), found)
-    queue = seen.queue.quantile(0.99)
-    # Without a scheduler requests are never queued: there is nothing to wait in.
-    found.put("queue_p99_usec", "too_few" if queue is None else queue)
+    for field, part in zip(PARTS, (seen.queue.quantile(0.99), seen.device.quantile(0.99)), strict=True):
+        found.put(field, "too_few" if part is None else part)
     found.put("read_iops", seen.reads / seconds)
     found.put("write_iops", seen.writes / seconds)
     found.put("read_bytes_per_sec", seen.read_bytes / seconds)

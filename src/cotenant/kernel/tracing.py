@@ -18,11 +18,13 @@ class DiskTrace:
     """
 
     latency: Histogram = dataclasses.field(default_factory=Histogram)
-    """Issue to complete, reads and writes together."""
+    """From the queue (insert; issue, where a request was not queued) to complete, reads and writes together."""
     read_latency: Histogram = dataclasses.field(default_factory=Histogram)
     write_latency: Histogram = dataclasses.field(default_factory=Histogram)
     queue: Histogram = dataclasses.field(default_factory=Histogram)
-    """Insert to issue."""
+    """Insert to the last issue: 0 for a request that was not queued."""
+    device: Histogram = dataclasses.field(default_factory=Histogram)
+    """The last issue to complete."""
     reads: int = 0
     writes: int = 0
     read_bytes: int = 0
@@ -30,6 +32,7 @@ class DiskTrace:
     in_flight: int = 0
     """Requests issued and not complete at the end of the period."""
     oldest_in_flight_usec: float | None = None
+    """How long the oldest of those takes already, its time in the queue included."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -50,7 +50,11 @@ class Psi(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One lowest-level disk. Latencies are microseconds: ``p*`` issue to complete, ``queue_p99`` insert to issue."""
+    """One lowest-level disk, latencies in microseconds.
+
+    ``p*`` is from the queue to complete, what a request's owner waits; ``queue_p99`` and ``device_p99`` are its parts
+    before and after the request was issued to the device.
+    """
 
     kind: DeviceKind | None = None
     completions: int | None = None
@@ -58,6 +62,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     p95_usec: float | None = None
     p99_usec: float | None = None
     queue_p99_usec: float | None = None
+    device_p99_usec: float | None = None
     read_iops: float | None = None
     write_iops: float | None = None
     read_bytes_per_sec: float | None = None
@@ -67,7 +72,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """All disks together (never dm, md or loop): latency from issue to complete.
+    """All disks together (never dm, md or loop): latency from the queue to complete, as of a :class:`Device`.
 
     ``histogram`` is :meth:`cotenant.units.histogram.Histogram.to_json` of the period's completions in microseconds.
     """

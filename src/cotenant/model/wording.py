@@ -26,6 +26,7 @@ _FIELD_TITLES = {
     "block_p99_usec": "block latency p99",
     "oldest_in_flight_usec": "oldest in flight",
     "queue_p99_usec": "queue p99",
+    "device_p99_usec": "device p99",
     "completions": "requests completed",
     "available_ratio": "memory available",
     "page_scan_per_sec": "pages scanned",

@@ -13,25 +13,27 @@ def entry(histograms: list[dict[int, int]], totals: tuple[int, int, int, int]) -
     packed = b""
     for histogram in histograms:
         packed += struct.pack(f"={counts.BUCKETS}I", *(histogram.get(b, 0) for b in range(counts.BUCKETS)))
-    return packed + struct.pack("=4xQQQQ", *totals)
+    return packed + bytes(len(packed) % 8) + struct.pack("=QQQQ", *totals)
 
 
 def test_a_disks_first_entry():
-    trace = block.disk_trace(entry([{50: 2}, {60: 3}, {0: 5}], (2, 3, 8192, 12288)), None)
+    trace = block.disk_trace(entry([{50: 2}, {60: 3}, {0: 5}, {49: 5}], (2, 3, 8192, 12288)), None)
     assert (trace.reads, trace.writes, trace.read_bytes, trace.write_bytes) == (2, 3, 8192, 12288)
     assert trace.read_latency.to_json() == {"50": 2}
     assert trace.write_latency.to_json() == {"60": 3}
     assert trace.latency.to_json() == {"50": 2, "60": 3}
     assert trace.queue.to_json() == {"0": 5}
+    assert trace.device.to_json() == {"49": 5}
 
 
 def test_a_disks_next_entry_counts_the_difference():
-    old = entry([{50: 2}, {60: 3}, {0: 5}], (2, 3, 8192, 12288))
-    new = entry([{50: 2}, {60: 4, 61: 1}, {0: 6, 3: 1}], (2, 5, 8192, 20480))
+    old = entry([{50: 2}, {60: 3}, {0: 5}, {49: 5}], (2, 3, 8192, 12288))
+    new = entry([{50: 2}, {60: 4, 61: 1}, {0: 6, 3: 1}, {49: 7}], (2, 5, 8192, 20480))
     trace = block.disk_trace(new, old)
     assert (trace.reads, trace.writes, trace.read_bytes, trace.write_bytes) == (0, 2, 0, 8192)
     assert trace.latency.to_json() == {"60": 1, "61": 1}
     assert trace.queue.to_json() == {"0": 1, "3": 1}
+    assert trace.device.to_json() == {"49": 2}
 
 
 def test_a_groups_entry():
@@ -41,14 +43,19 @@ def test_a_groups_entry():
     assert trace.block.to_json() == {"70": 2}
 
 
-def pending(device: int, issued_ns: int) -> bytes:
-    return struct.pack("=QQQQQ", 0, issued_ns, device, 1, 0)
+def pending(device: int, issued_ns: int, inserted_ns: int = 0) -> bytes:
+    return struct.pack("=QQQQQ", inserted_ns, issued_ns, device, 1, 0)
 
 
 def test_requests_in_flight_and_the_oldest():
     disks = {7: DiskTrace(reads=1)}
-    block.add_pending(disks, [pending(7, 5_000), pending(7, 9_000), pending(8, 0), pending(9, 12_000)], 10_000)
+    block.add_pending(
+        disks,
+        [pending(7, 5_000), pending(7, 9_000), pending(8, 0, 100), pending(9, 12_000), pending(6, 9_000, 2_000)],
+        10_000,
+    )
     assert (disks[7].in_flight, disks[7].oldest_in_flight_usec) == (2, 5.0)
+    assert disks[6].oldest_in_flight_usec == 8.0, "with its time in the queue"
     assert 8 not in disks, "what waits in the queue is not with the disk"
     assert (disks[9].in_flight, disks[9].oldest_in_flight_usec) == (1, 0.0), "issued while we read"
 

@@ -15,8 +15,8 @@ from cotenant.units.histogram import Histogram
 
 _SETTINGS = struct.Struct("=4III")
 _PENDING = struct.Struct("=QQQQQ")
-_TOTALS = struct.Struct("=4xQQQQ")
-"""What follows the histograms of a disk or a group: padding, completions and bytes, each of reads and writes."""
+_TOTALS = struct.Struct("=QQQQ")
+"""The end of a disk's or a group's entry: completions and bytes, each of reads and writes."""
 
 _TRACEPOINTS = {
     "rq_insert": "block_rq_insert",
@@ -113,8 +113,8 @@ def ignored_majors(root: paths.Root) -> tuple[int, int, int, int]:
 
 def disk_trace(new: bytes, old: bytes | None) -> DiskTrace:
     """Return what a disk's entry gained."""
-    reads, writes, read_bytes, write_bytes = _traffic(new, old, 3)
-    read, write, queue = (_gained(new, old, i) for i in range(3))
+    reads, writes, read_bytes, write_bytes = _traffic(new, old)
+    read, write, queue, device = (_gained(new, old, i) for i in range(4))
     latency = Histogram()
     latency.merge(read)
     latency.merge(write)
@@ -123,6 +123,7 @@ def disk_trace(new: bytes, old: bytes | None) -> DiskTrace:
         read_latency=read,
         write_latency=write,
         queue=queue,
+        device=device,
         reads=reads,
         writes=writes,
         read_bytes=read_bytes,
@@ -132,7 +133,7 @@ def disk_trace(new: bytes, old: bytes | None) -> DiskTrace:
 
 def group_trace(new: bytes, old: bytes | None) -> GroupTrace:
     """Return what a group's entry gained."""
-    reads, writes, read_bytes, write_bytes = _traffic(new, old, 1)
+    reads, writes, read_bytes, write_bytes = _traffic(new, old)
     return GroupTrace(
         block=_gained(new, old, 0), reads=reads, writes=writes, read_bytes=read_bytes, write_bytes=write_bytes
     )
@@ -141,12 +142,12 @@ def group_trace(new: bytes, old: bytes | None) -> GroupTrace:
 def add_pending(disks: dict[int, DiskTrace], requests: Iterable[bytes], now_ns: int) -> None:
     """Count the requests that the disks have now; those that wait in a queue are not with the disk."""
     for value in requests:
-        _inserted_ns, issued_ns, device, _group, _write = _PENDING.unpack(value)
+        inserted_ns, issued_ns, device, _group, _write = _PENDING.unpack(value)
         if not issued_ns:
             continue
         disk = disks.setdefault(device, DiskTrace())
         # Issued while we read: its age is nothing yet.
-        age_usec = max(now_ns - issued_ns, 0) / 1000
+        age_usec = max(now_ns - (inserted_ns or issued_ns), 0) / 1000
         disk.in_flight += 1
         disk.oldest_in_flight_usec = max(disk.oldest_in_flight_usec or 0.0, age_usec)
 
@@ -156,9 +157,9 @@ def _gained(new: bytes, old: bytes | None, index: int) -> Histogram:
     return Histogram(counts.added(new[place], old[place] if old else None))
 
 
-def _traffic(new: bytes, old: bytes | None, histograms: int) -> tuple[int, ...]:
+def _traffic(new: bytes, old: bytes | None) -> tuple[int, ...]:
     """Return reads, writes, bytes read and bytes written since."""
-    offset = histograms * counts.HISTOGRAM_BYTES
+    offset = len(new) - _TOTALS.size
     now = _TOTALS.unpack_from(new, offset)
     before = _TOTALS.unpack_from(old, offset) if old else (0, 0, 0, 0)
     return tuple(n - b for n, b in zip(now, before, strict=True))

@@ -6,7 +6,8 @@ import os
 from cotenant.kernel import errors
 from cotenant.model.sample import MissingReason
 
-_REASONS: dict[int, MissingReason] = {errno.EPERM: "permission", errno.EACCES: "permission"}
+_REASONS: dict[int, MissingReason] = {errno.EPERM: "permission"}
+"""EACCES is how the verifier refuses a program: no matter of permission."""
 
 
 class BpfUnavailable(errors.KernelError):

@@ -3,8 +3,8 @@
 import ctypes
 import errno
 import functools
-import importlib.resources
 import os
+import pathlib
 from collections.abc import Iterator
 
 from cotenant.kernel.bpf import libbpf
@@ -174,4 +174,4 @@ class Statistics:
 @functools.cache
 def shipped(name: str) -> bytes:
     """Return a shipped object's bytes."""
-    return importlib.resources.files("cotenant.kernel.bpf").joinpath("objects", f"{name}.bpf.o").read_bytes()
+    return (pathlib.Path(__file__).parent / "objects" / f"{name}.bpf.o").read_bytes()

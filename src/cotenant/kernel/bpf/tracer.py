@@ -68,7 +68,7 @@ class BpfTracer:
     def programs(self) -> tuple[Program, ...]:
         """What is loaded, what is not and why, and what it costs."""
         return (
-            _state("block", self._block, "issue to complete"),
+            _state("block", self._block, "insert, issue and complete"),
             _state("run_queue", self._run_queue, getattr(self._run_queue, "method", "")),
         )
 

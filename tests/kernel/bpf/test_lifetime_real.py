@@ -1,0 +1,103 @@
+"""What is in the kernel while we run, beside another one of us, and after we are gone."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cotenant.kernel import paths
+from cotenant.kernel.bpf.tracer import BpfTracer
+
+pytestmark = pytest.mark.real
+
+OURS = {"rq_insert", "rq_issue", "rq_complete", "rq_requeue", "rq_merge", "switch_stamped"}
+HOLDER = """
+import time
+from cotenant.kernel import paths
+from cotenant.kernel.bpf.tracer import BpfTracer
+tracer = BpfTracer(paths.Root())
+print([program.missing for program in tracer.programs], flush=True)
+time.sleep(60)
+"""
+
+
+def loaded_by(pid: int) -> set[str]:
+    """Return the names of our programs that a process holds, by its descriptors' own account."""
+    found = set()
+    directory = paths.Root().proc / str(pid)
+    for descriptor in os.listdir(directory / "fd"):
+        try:
+            if "bpf-prog" in os.readlink(directory / "fd" / descriptor):
+                text = (directory / "fdinfo" / descriptor).read_text()
+                found.add(next(line.split()[1] for line in text.splitlines() if line.startswith("prog_id")))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def in_kernel() -> dict[str, str]:
+    """Return every program in the kernel, by id, with its name."""
+    tool = shutil.which("bpftool") or shutil.which("bpftool", path="/usr/sbin")
+    if tool is None:
+        pytest.skip("no bpftool (Debian: bpftool)")
+    listed = subprocess.run([tool, "prog", "list"], capture_output=True, text=True, check=True, timeout=30).stdout
+    heads = (line.split() for line in listed.splitlines() if line[:1].isdigit())
+    return {words[0].rstrip(":"): words[words.index("name") + 1] for words in heads if "name" in words}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_behind(tracer, how):
+    tracer.close()
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline().strip() == "[None, None]"
+        held = loaded_by(holder.pid)
+        assert {in_kernel()[number] for number in held} == OURS
+    finally:
+        holder.send_signal(how)
+        holder.wait(timeout=10)
+        holder.stdout.close()
+    deadline = time.monotonic() + 10
+    while (left := held & in_kernel().keys()) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the kernel frees programs a grace period after the last user is gone
+    assert not left
+
+
+def test_two_at_the_same_time_see_the_same(tracer, group, file_on_disk):
+    other = BpfTracer(paths.Root())
+    try:
+        writer = group("blkio", "io")
+        script = "import os,mmap,sys\nb=mmap.mmap(-1,4096)\nf=os.open(sys.argv[1],os.O_RDWR|os.O_DIRECT)\n"
+        script += "for i in range(50): os.pwrite(f,b,i*65536)"
+        subprocess.run(
+            [sys.executable, "-c", script, str(file_on_disk)], preexec_fn=writer.enter, check=True, timeout=30
+        )
+        first, second = (one.read().block_groups[writer.inode] for one in (tracer, other))
+        assert (first.writes, first.write_bytes) == (second.writes, second.write_bytes) == (50, 50 * 4096)
+    finally:
+        other.close()
+
+
+def test_closing_twice(tracer):
+    tracer.close()
+    tracer.close()
+
+
+def test_without_privilege_the_reason_is_permission(tracer):
+    del tracer
+    # The files are read before the change: nobody may not see where a developer's tree is.
+    script = (
+        "import os\nfrom cotenant.kernel import paths\nfrom cotenant.kernel.bpf import libbpf, program\n"
+        "from cotenant.kernel.bpf.tracer import BpfTracer\n"
+        "libbpf.library(), program.shipped('block'), program.shipped('run_queue')\n"
+        "os.setresgid(65534, 65534, 65534)\nos.setresuid(65534, 65534, 65534)\n"
+        "print(BpfTracer(paths.Root()).read())"
+    )
+    if os.geteuid() != 0:
+        pytest.skip("needs root to become nobody")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "permission"

@@ -1,0 +1,117 @@
+"""Waits for a CPU, on this machine's scheduler, with work whose waiting is known."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cotenant.kernel import paths
+from cotenant.kernel.bpf import btf
+from cotenant.kernel.bpf.run_queue import RunQueueProgram
+from cotenant.kernel.tracing import GroupTrace
+from cotenant.units.histogram import Histogram, representative
+
+pytestmark = pytest.mark.real
+
+SPINNER = "import time\nend = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"
+SLEEPER = """
+import sys, time
+for _ in range(int(sys.argv[1])):
+    time.sleep(0.001)
+"""
+
+
+@pytest.fixture(params=["stamped", "tracked"])
+def run_queue(request, tracer):
+    with btf.Btf.of_kernel() as types:
+        program = RunQueueProgram(paths.Root(), types, request.param)
+    try:
+        program.read()
+        yield program
+    finally:
+        program.close()
+
+
+def pinned(group, cpu: int):
+    def enter() -> None:
+        group.enter()
+        os.sched_setaffinity(0, {cpu})
+
+    return enter
+
+
+def total_of(programs, seconds: float, inode: int) -> Histogram:
+    """Read each half second for so long; return the waits of one group."""
+    waits = Histogram()
+    for _ in range(round(seconds / 0.5)):
+        time.sleep(0.5)
+        waits.merge(programs.read()[1].get(inode, GroupTrace()).run_queue)
+    return waits
+
+
+def test_tasks_that_share_a_cpu_wait_for_each_other(run_queue, group):
+    crowd = group("cpu")
+    cpu = max(os.sched_getaffinity(0))
+    tasks = [subprocess.Popen([sys.executable, "-c", SPINNER, "4"], preexec_fn=pinned(crowd, cpu)) for _ in range(4)]
+    try:
+        waits = total_of(run_queue, 3, crowd.inode)
+    finally:
+        for task in tasks:
+            task.kill()
+            task.wait(timeout=10)
+    # Each of four waits for three others' slices, which are milliseconds long.
+    assert waits.total >= 20
+    assert 2_000 < waits.quantile(0.5) < 200_000
+
+
+def test_waits_agree_with_what_the_scheduler_accounts_itself(run_queue, group):
+    """The sum of a task's waits is field 2 of its schedstat: the same waits, kept by the kernel."""
+    crowd = group("cpu")
+    cpu = max(os.sched_getaffinity(0))
+    tasks = [subprocess.Popen([sys.executable, "-c", SPINNER, "30"], preexec_fn=pinned(crowd, cpu)) for _ in range(3)]
+    try:
+        time.sleep(0.5)
+        run_queue.read()
+        before = [schedstat(task.pid) for task in tasks]
+        waits = Histogram()
+        for _ in range(6):
+            time.sleep(0.5)
+            waits.merge(run_queue.read()[1][crowd.inode].run_queue)
+        after = [schedstat(task.pid) for task in tasks]
+    finally:
+        for task in tasks:
+            task.kill()
+            task.wait(timeout=10)
+    waited = sum(a[0] - b[0] for a, b in zip(after, before, strict=True)) / 1000
+    times = sum(a[1] - b[1] for a, b in zip(after, before, strict=True))
+    mean = statistics.fmean(_values(waits))
+    assert mean == pytest.approx(waited / times, rel=0.15)
+
+
+def schedstat(pid: int) -> tuple[int, int]:
+    """Return nanoseconds waited, and times run."""
+    text = (paths.Root().proc / str(pid) / "schedstat").read_text().split()
+    return int(text[1]), int(text[2])
+
+
+def _values(waits: Histogram) -> list[float]:
+    return [representative(int(bucket)) for bucket, count in waits.to_json().items() for _ in range(int(count))]
+
+
+def test_a_task_that_sleeps_is_counted_once_a_wakeup(run_queue, group):
+    if run_queue.sampling_shift:
+        pytest.skip(f"this machine switches so often that one wait in {1 << run_queue.sampling_shift} is looked at")
+    sleepers = group("cpu")
+    subprocess.run([sys.executable, "-c", SLEEPER, "300"], preexec_fn=sleepers.enter, check=True, timeout=60)
+    waits = run_queue.read()[1][sleepers.inode].run_queue
+    assert 300 <= waits.total <= 600
+
+
+def test_the_whole_node_is_the_sum_of_the_groups(tracer):
+    time.sleep(0.5)
+    trace = tracer.read()
+    assert trace.run_queue.total > 0
+    assert trace.run_queue.total == sum(one.run_queue.total for one in trace.cpu_groups.values())
