@@ -4,13 +4,18 @@ A generator is a function that returns the file's text; register it in ``FILES``
 """
 
 import argparse
+import functools
 import pathlib
 import sys
 from collections.abc import Callable
 
+from cotenant.api import crd
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-FILES: dict[str, Callable[[], str]] = {}
+FILES: dict[str, Callable[[], str]] = {
+    f"charts/cotenant/crds/{kind.plural}.yaml": functools.partial(crd.render, kind) for kind in crd.KINDS.values()
+}
 
 
 def main() -> int:

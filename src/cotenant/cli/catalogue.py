@@ -29,5 +29,6 @@ COMMANDS: tuple[Command, ...] = (
         "Cluster",
         "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
     ),
+    Command("crd", "crd", "Cluster", "Print or install the kinds NodeInterferenceReport and DetectionRuleConfig."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
 )

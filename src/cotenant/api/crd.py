@@ -1,0 +1,174 @@
+"""The two kinds as CustomResourceDefinitions: generated, so that schema, code and documentation cannot drift apart."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from cotenant.api import report, schema
+from cotenant.detect import rules
+
+Definition = dict[str, Any]
+
+
+class RuleStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What the analyzer made of the rules. Rules that are not valid leave the last good ones in force."""
+
+    active_generation: int | None = None
+    conditions: list[report.Condition] = []
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A column of ``kubectl get``."""
+
+    name: str
+    path: str
+    kind: str = "string"
+    wide: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind: its names, its spec and status, its columns, and CEL rules over the whole object."""
+
+    kind: str
+    plural: str
+    short: str
+    description: str
+    spec: type
+    status: type
+    columns: tuple[Column, ...]
+    checks: Mapping[str, str]
+    spec_required: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the definition."""
+        return f"{self.plural}.{report.GROUP}"
+
+
+REPORT = Kind(
+    kind=report.KIND,
+    plural=report.PLURAL,
+    short="nir",
+    description=" ".join((report.NodeInterferenceReport.__doc__ or "").split()),
+    spec=report.ReportSpec,
+    status=report.ReportStatus,
+    columns=(
+        Column("Level", ".status.interferenceLevel", "number"),
+        Column("Bucket", ".status.bucket"),
+        Column("Hard", ".status.hard"),
+        Column("Coverage", ".status.coverage", "number", wide=True),
+        Column("Mode", ".status.nodeFacts.mode", wide=True),
+        Column("Interface", ".status.nodeFacts.priorityInterface", wide=True),
+        Column("Observed", ".status.observedAt", "date"),
+        Column("Expires", ".status.expiresAt", wide=True),
+    ),
+    checks={
+        "!has(self.spec) || !has(self.spec.nodeName) || self.spec.nodeName == self.metadata.name": (
+            "a report is named like its node"
+        )
+    },
+)
+
+RULES = Kind(
+    kind=rules.KIND,
+    plural="detectionruleconfigs",
+    short="drc",
+    description="How interference is detected on the nodes that it selects. What it leaves out is the preset's.",
+    spec=rules.Rules,
+    status=RuleStatus,
+    columns=(
+        Column("Preset", ".spec.preset"),
+        Column("Valid", ".status.conditions[?(@.type=='Valid')].status"),
+        Column("Active", ".status.activeGeneration", "integer"),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
+    checks={
+        "self.metadata.name != 'default' || !has(self.spec.nodeSelector) || size(self.spec.nodeSelector) == 0": (
+            "the object named default is for every node and has no nodeSelector"
+        )
+    },
+    spec_required=True,
+)
+
+KINDS: dict[str, Kind] = {kind.short: kind for kind in (REPORT, RULES)}
+
+_TRAITS = schema.Traits(
+    list_keys={
+        report.ReportedDetection: "type",
+        report.ReportedSignal: "name",
+        report.MissingSignal: "signal",
+        report.ClusterNode: "name",
+        report.Condition: "type",
+    },
+    max_items={
+        report.ReportedDetection: 8,
+        report.ReportedSignal: 64,
+        report.ReportedVictim: 16,
+        report.ReportedSuspect: 16,
+        report.MissingSignal: 128,
+        report.ClusterNode: 500,
+        report.Condition: 16,
+        rules.SignalRule: 64,
+    },
+    validations={
+        rules.SignalRule: {
+            "self.normal < self.threshold && self.threshold <= self.saturation"
+            " || self.normal > self.threshold && self.threshold >= self.saturation": (
+                "normal < threshold <= saturation for a rising signal, normal > threshold >= saturation for a falling"
+            )
+        },
+    },
+    formats=dict.fromkeys(("observedAt", "expiresAt", "lastTransitionTime"), "date-time"),
+)
+
+
+def definition(kind: Kind) -> Definition:
+    """Return the CustomResourceDefinition of a kind."""
+    generator = schema.Generator(_TRAITS)
+    properties: Definition = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": generator.of(kind.spec),
+        "status": generator.of(kind.status),
+    }
+    whole: Definition = {"type": "object", "description": kind.description, "properties": properties}
+    if kind.spec_required:
+        whole["required"] = ["spec"]
+    whole["x-kubernetes-validations"] = schema.validations(kind.checks)
+    version = {
+        "name": report.VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(column) for column in kind.columns],
+        "schema": {"openAPIV3Schema": whole},
+    }
+    names = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+        "shortNames": [kind.short],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.name},
+        "spec": {"group": report.GROUP, "names": names, "scope": "Cluster", "versions": [version]},
+    }
+
+
+def _column(column: Column) -> Definition:
+    shown: Definition = {"name": column.name, "type": column.kind, "jsonPath": column.path}
+    return shown | {"priority": 1} if column.wide else shown
+
+
+def render(kind: Kind) -> str:
+    """Return the definition as YAML, as it is in the chart."""
+    return yaml.safe_dump(definition(kind), sort_keys=False, width=110, allow_unicode=True)
