@@ -31,4 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("crd", "crd", "Cluster", "Print or install the kinds NodeInterferenceReport and DetectionRuleConfig."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
+    Command("replay", "replay", "Tools", "Evaluate recorded samples: one line for each, the same every time."),
+    Command("config", "config", "Tools", "Check, explain and roll back the rules of detection."),
+    Command("explain", "explain", "Look", "Say in sentences why the interference level is what it is."),
 )

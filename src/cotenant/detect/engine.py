@@ -8,6 +8,8 @@ from cotenant.model import evaluation, sample
 from cotenant.units import histogram
 
 _MAX_STEP_BACK_S = 1e-6
+_DIGITS = 12
+"""Of a level; what lies beyond is the noise of binary sums."""
 
 
 class _Node:
@@ -84,7 +86,7 @@ class Engine:
             known_weight += detection.weight
             covered += detection.weight if direct else detection.weight / 2
             worst = max(worst, found.index)
-        level = min(math.fsum(weighted) / known_weight, 1.0) if known_weight > 0 else None
+        level = min(round(math.fsum(weighted) / known_weight, _DIGITS), 1.0) if known_weight > 0 else None
         node.bucket = state.bucket_after(node.bucket, None if level is None else worst)
         self._limit(node, view, step_s, taken, missing)
         node.groups.rest(at, taken, calm=level is not None and worst < state.CALM_INDEX)

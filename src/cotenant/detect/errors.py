@@ -6,6 +6,7 @@
     └── DetectError
         ├── UnknownSignal    no such signal
         ├── BadRules         a rules file that is refused, with every problem and its place
+        │   └── UnreadableRules
         └── BadSamples       a line that is not a sample
 """
 
@@ -50,6 +51,10 @@ class BadRules(DetectError):
         self.problems = tuple(problems)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
+
+
+class UnreadableRules(BadRules):
+    """A rules file that cannot be read at all."""
 
 
 class BadSamples(DetectError):

@@ -152,8 +152,8 @@ class NodeView:
             latency.value,
             index_of(latency.value, latency.normal, latency.saturation),
             latency.threshold,
-            reached=latency.value >= latency.threshold,
-            calm=latency.value <= leave,
+            reached=_at_most(latency.threshold, latency.value),
+            calm=_at_most(latency.value, leave),
         )
 
     def why_unknown(self, entry: compiled.Entry, values: window.Window, taken: sample.Sample) -> sample.MissingReason:
@@ -167,12 +167,17 @@ class NodeView:
         return values.why_unknown(entry.column) or said_missing("block.p99_usec", taken) or "too_few"
 
 
+def _at_most(smaller: float, larger: float) -> bool:
+    """Return smaller ≤ larger, not led astray by the last digit of a mean."""
+    return smaller <= larger or smaller - larger <= 1e-12 * abs(larger)
+
+
 def _plain(entry: compiled.Entry, value: float | None) -> Reading:
     rule = entry.rule
     if value is None:
         return Reading(None, None, rule.threshold)
-    reached = value <= rule.threshold if entry.falling else value >= rule.threshold
-    calm = value >= entry.leave if entry.falling else value <= entry.leave
+    reached = _at_most(value, rule.threshold) if entry.falling else _at_most(rule.threshold, value)
+    calm = _at_most(entry.leave, value) if entry.falling else _at_most(value, entry.leave)
     return Reading(value, index_of(value, rule.normal, rule.saturation), rule.threshold, reached, calm)
 
 

@@ -38,6 +38,12 @@ def why_unknown(times: Sequence[float], at: float, gap_s: float) -> MissingReaso
     return "stale" if any(b - a > gap_s for a, b in itertools.pairwise(times)) else None
 
 
+def mean_of(values: Sequence[float]) -> float:
+    """Return the plain mean, which is exact for equal values: a signal that stands at its threshold is at it."""
+    first = values[0]
+    return first if values.count(first) == len(values) else math.fsum(values) / len(values)
+
+
 class Window:
     """Rows of values, one column for each signal; None where unknown."""
 
@@ -80,11 +86,11 @@ class Window:
         means: list[float | None] = []
         for column in zip(*self._rows, strict=True):
             if None not in column:
-                means.append(math.fsum(column) / len(column) if whole else None)
+                means.append(mean_of(column) if whole else None)
                 continue
             known = [(t, v) for t, v in zip(times, column, strict=True) if v is not None]
             if why_unknown([t for t, _ in known], times[-1], self._gap_s) is None:
-                means.append(math.fsum(v for _, v in known) / len(known))
+                means.append(mean_of([v for _, v in known]))
             else:
                 means.append(None)
         return means
@@ -193,8 +199,8 @@ class LatencyWindow:
         if any(row.histogram is not None for row in seen):
             return self._merged.quantile(QUANTILES[which])
         known = [p for row in seen if (p := row.percentiles[which]) is not None]
-        return math.fsum(known) / len(known) if known else None
+        return mean_of(known) if known else None
 
     def _oldest(self) -> float | None:
         known = [row.oldest_usec for row in self._rows if row.oldest_usec is not None]
-        return math.fsum(known) / len(known) if known else None
+        return mean_of(known) if known else None

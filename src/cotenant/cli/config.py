@@ -1,0 +1,159 @@
+"""``cotenant config``: the rules of detection, checked, explained, and rolled back."""
+
+import pathlib
+from typing import Any
+
+import typer
+
+from cotenant.detect import provenance
+
+app = typer.Typer(no_args_is_help=True)
+
+_JSON = typer.Option(False, "--json", help="For programs.")
+_DATA = typer.Option(..., "--data", metavar="DIR", help="Data directory of `cotenant up`.")
+
+
+@app.command()
+def check(
+    files: list[pathlib.Path] = typer.Argument(..., metavar="FILE…", help="DetectionRuleConfig, YAML or JSON."),
+    period: str = typer.Option("1s", "--period", help="Sampling period that a window must hold three of."),
+    as_json: bool = _JSON,
+) -> None:
+    """Say whether files of rules are valid; if not, where, at which key, and the nearest valid name.
+
+    Exit 1: some file is not valid; 2: some file cannot be read.
+    """
+    from cotenant.cli import printing
+    from cotenant.detect import errors
+    from cotenant.local import rules_file
+    from cotenant.units import quantity
+
+    period_s = quantity.seconds(period)
+    answers: list[dict[str, Any]] = []
+    status = 0
+    for file in files:
+        answer: dict[str, Any] = {"file": str(file), "valid": True, "rules": [], "problems": [], "remarks": []}
+        try:
+            parsed = rules_file.load(file, period_s)
+        except errors.BadRules as error:
+            answer |= {"valid": False, "problems": list(error.problems)}
+            status = max(status, 2 if isinstance(error, errors.UnreadableRules) else 1)
+        else:
+            answer["rules"] = [one.rules.name for one in parsed]
+            answer["remarks"] = [remark for one in parsed for remark in one.remarks]
+        answers.append(answer)
+    if as_json:
+        printing.print_json({"valid": all(answer["valid"] for answer in answers), "files": answers})
+    else:
+        for answer in answers:
+            for problem in answer["problems"]:
+                typer.echo(f"cotenant: {problem}", err=True)
+            for remark in answer["remarks"]:
+                typer.echo(f"note: {remark}", err=True)
+            if answer["valid"]:
+                typer.echo(f"{answer['file']}: valid ({', '.join(answer['rules'])})")
+    if status:
+        raise typer.Exit(status)
+
+
+@app.command()
+def explain(
+    file: pathlib.Path | None = typer.Argument(None, metavar="FILE", help="Else the preset default."),
+    as_json: bool = _JSON,
+) -> None:
+    """Print every value in force and where it came from: a line of the file, or the preset and its reason."""
+    from cotenant.cli import printing
+    from cotenant.local import rules_file
+
+    if file is None:
+        _print_values(provenance.of_preset("default"), as_json)
+        return
+    parsed = rules_file.load(file)
+    if as_json:
+        printing.print_json({one.rules.name: provenance.effective(one) for one in parsed})
+        return
+    for one in parsed:
+        if len(parsed) > 1:
+            typer.echo(f"{one.rules.name}:")
+        _print_values(provenance.effective(one), as_json)
+
+
+@app.command()
+def presets(
+    name: str | None = typer.Argument(None, metavar="NAME", help="Print all values of one, with their reasons."),
+    as_json: bool = _JSON,
+) -> None:
+    """List the presets, or print one."""
+    from cotenant.cli import printing
+    from cotenant.detect import presets as known
+    from cotenant.detect import rules
+
+    chosen = next((preset for preset in rules.PRESETS if preset == name), None)
+    if chosen:
+        _print_values(provenance.of_preset(chosen), as_json)
+    elif name is not None:
+        raise typer.BadParameter(f"no preset {name!r}; there are {', '.join(rules.PRESETS)}")
+    elif as_json:
+        printing.print_json(known.DESCRIPTIONS)
+    else:
+        printing.print_table(["PRESET", "WHAT IT IS"], list(known.DESCRIPTIONS.items()), "")
+
+
+@app.command()
+def history(data: pathlib.Path = _DATA, as_json: bool = _JSON) -> None:
+    """List the rules that `cotenant up --rules FILE` took, newest last."""
+    from cotenant.cli import printing
+    from cotenant.local import revisions
+
+    found = revisions.Revisions(data).history()
+    if as_json:
+        printing.print_json(found)
+        return
+    rows = [(str(revision.number), revision.time, revision.cause, revision.file) for revision in found]
+    printing.print_table(["REVISION", "SINCE", "CAUSE", "FILE"], rows, "No revisions: `up --rules FILE` keeps them.")
+
+
+@app.command()
+def rollback(
+    number: int | None = typer.Argument(
+        None, metavar="[N]", help="Else the newest that differs from what is in force."
+    ),
+    data: pathlib.Path = _DATA,
+    rules: pathlib.Path | None = typer.Option(
+        None, "--rules", metavar="FILE", help="Write here; else to the file that the revision was read from."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Write an earlier revision back to its file; a running `cotenant up` takes it from there."""
+    from cotenant.cli import printing
+    from cotenant.local import revisions
+
+    taken = revisions.Revisions(data).roll_back(number, rules)
+    target = str(rules or taken.file)
+    if as_json:
+        printing.print_json({"revision": taken.number, "time": taken.time, "file": target})
+    else:
+        typer.echo(f"{target}: rules of revision {taken.number} ({taken.time}) written back")
+
+
+def _print_values(values: list[provenance.Value], as_json: bool) -> None:
+    from cotenant.cli import printing
+
+    if as_json:
+        printing.print_json(values)
+        return
+    for value in values:
+        where = f"{value.origin}: {value.reason}" if value.reason else value.origin
+        typer.echo(f"{value.key.removeprefix('spec.')}: {_text(value.value)}\n    {where}")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, dict):
+        points = " / ".join(f"{value[key]:g}" for key in ("normal", "threshold", "saturation"))
+        extras = [str(value[key]) for key in ("scale", "condition") if key in value]
+        return f"{value['signal']} {points}" + (f" ({'; '.join(extras)})" if extras else "")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else "none" if value == [] else str(value)

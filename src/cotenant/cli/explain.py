@@ -1,0 +1,85 @@
+"""``cotenant explain``: why the level is what it is now, in sentences with numbers."""
+
+import pathlib
+from typing import Any
+
+import typer
+
+from cotenant.units import errors
+
+TIMEOUT_S = 5.0
+
+
+class NoReport(errors.CotenantError):
+    """There is nothing to explain."""
+
+
+def command(
+    file: pathlib.Path | None = typer.Argument(
+        None, metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
+    ),
+    rules: pathlib.Path | None = typer.Option(None, "--rules", metavar="FILE", help="Rules, with FILE."),
+    url: str = typer.Option("http://127.0.0.1:7070", "--url", help="Where `cotenant up` listens."),
+    as_json: bool = typer.Option(False, "--json", help="The sentences and the evaluation, for programs."),
+) -> None:
+    """Say in sentences why the interference level is what it is."""
+    from cotenant.cli import printing
+    from cotenant.detect import attribution, explanation
+
+    if file is None and rules is not None:
+        raise typer.BadParameter("--rules goes with FILE; a running `cotenant up` has its own")
+    taken, found, chosen = _of_running(url) if file is None else _of_file(file, rules)
+    said = explanation.sentences(found, chosen) + explanation.throttled(taken, attribution.OWN_QUOTA_RATIO)
+    if as_json:
+        printing.print_json({"sentences": said, "dominant": explanation.dominant(found), "evaluation": found})
+    else:
+        typer.echo("\n".join(said))
+
+
+def _of_file(file: pathlib.Path, rules: pathlib.Path | None) -> Any:
+    from cotenant.detect import engine, presets
+    from cotenant.local import recording, rules_file
+
+    chosen = presets.get() if rules is None else rules_file.for_one_host(rules_file.load(rules)).rules
+    judge = engine.Engine(chosen)
+    last: Any = None
+    for _, taken in recording.read(file):
+        last = taken, judge.evaluate(taken), chosen
+    if last is None:
+        raise NoReport(f"{file}: no samples in it; write some with `cotenant record {file}`")
+    return last
+
+
+def _of_running(url: str) -> Any:
+    import msgspec
+
+    from cotenant.model import evaluation, sample
+
+    try:
+        report = msgspec.json.decode(_get(f"{url}/api/v1/report"), type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(report.get("evaluation", b"null"), type=evaluation.Evaluation)
+        taken = sample.decode(_get(f"{url}/api/v1/sample"))
+    except msgspec.DecodeError as error:
+        raise NoReport(f"{url}: not an answer of `cotenant up`: {error}") from error
+    return taken, found, None
+
+
+def _get(url: str) -> bytes:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    if not url.startswith(("http://", "https://")):
+        raise NoReport(f"{url}: not an address; write one like http://127.0.0.1:7070")
+    # No proxy: what is asked listens on this machine or on one that was named.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=TIMEOUT_S) as answer:
+            content: bytes = answer.read()
+            return content
+    except urllib.error.HTTPError as error:
+        with error:
+            raise NoReport(f"{url}: answered {error.code} {error.reason}") from error
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise NoReport(f"{url}: no answer ({reason}); start `cotenant up`, or give a file of samples") from error

@@ -1,0 +1,36 @@
+"""Files of samples, one JSON object a line, read back one at a time."""
+
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from cotenant.detect import errors
+from cotenant.model import sample
+
+
+def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
+    """Yield line number and sample of each line that is not blank; ``-`` is standard input.
+
+    :raises BadSamples: at the first line that is not a sample, or if the file cannot be read.
+    """
+    try:
+        source = sys.stdin.buffer if str(path) == "-" else path.open("rb")
+    except OSError as error:
+        raise errors.BadSamples(f"{path}: cannot be read: {error.strerror}") from error
+    with source:
+        lines = enumerate(source, 1)
+        while True:
+            try:
+                number, line = next(lines, (0, b""))
+            except OSError as error:
+                raise errors.BadSamples(f"{path}: cannot be read: {error.strerror}") from error
+            if number == 0:
+                return
+            if not line.strip():
+                continue
+            try:
+                yield number, sample.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise errors.BadSamples(f"{path}:{number}: not a sample: {error}") from error
