@@ -24,6 +24,12 @@ def serve(
         typer.Option(help="With --reports: RuntimeClasses and Nodes (kubectl get runtimeclasses,nodes -o json)."),
     ] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = DEFAULT_LISTEN,
+    kubeconfig: Annotated[
+        pathlib.Path | None, typer.Option(help="Without --reports: which cluster; the usual one by default.")
+    ] = None,
+    analyzer_namespace: Annotated[
+        str | None, typer.Option(help="Where the analyzer's lease is; the kubeconfig's namespace by default.")
+    ] = None,
     preset: Annotated[Literal["default", "mco"], typer.Option(help="How levels become scores.")] = "default",
     applies_to: Annotated[
         Literal["all", "online", "offline"], typer.Option(help="The pods that hard limits and scores are for.")
@@ -37,8 +43,8 @@ def serve(
     """Answer kube-scheduler (/kube/filter, prioritize, preempt) and Volcano (/volcano/predicate, prioritize)."""
     if context.invoked_subcommand is not None:
         return
-    if reports is None:
-        raise typer.BadParameter("give --reports FILE (kubectl get nir -o json > FILE)", param_hint="--reports")
+    if objects is not None and reports is None:
+        raise typer.BadParameter("--objects goes with --reports; a cluster has its own")
     import asyncio
     import logging
 
@@ -46,22 +52,33 @@ def serve(
     from cotenant.scheduler import serving
     from cotenant.scheduler.rules import VOLCANO_WEIGHT, Rules
     from cotenant.scheduler.server import BodyReader
-    from cotenant.scheduler.source import FileSource
+    from cotenant.scheduler.source import FileSource, Source
     from cotenant.units.clock import SystemClock
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     weight = VOLCANO_WEIGHT[preset] if volcano_weight is None else volcano_weight
     rules = Rules(preset=preset, volcano_weight=weight, applies_to=applies_to)
-    source = FileSource(reports, objects)
-
-    def started(url: str) -> None:
-        if json:
-            printing.print_json_line({"url": url, "reports": len(source.table.rows)})
-        else:
-            typer.echo(f"answering on {url} with {len(source.table.rows)} reports; ctrl-C ends it")
-
+    source = FileSource(reports, objects) if reports is not None else None
     reader = BodyReader(max_body_mebibytes << 20)
-    asyncio.run(serving.serve(source, rules, serving.bind(listen), SystemClock(), reader, started))
+    listener = serving.bind(listen)
+
+    async def serve_from(source: Source) -> None:
+        def started(url: str) -> None:
+            if json:
+                printing.print_json_line({"url": url, "reports": len(source.table.rows)})
+            else:
+                typer.echo(f"answering on {url}; ctrl-C ends it")
+
+        await serving.serve(source, rules, listener, SystemClock(), reader, started)
+
+    async def serve_cluster() -> None:
+        from cotenant.kube.client import Client, load_configuration
+        from cotenant.scheduler.cluster import ClusterSource
+
+        async with Client(load_configuration(kubeconfig), "cotenant-scheduler") as client:
+            await serve_from(ClusterSource(client, SystemClock(), analyzer_namespace))
+
+    asyncio.run(serve_cluster() if source is None else serve_from(source))
 
 
 @app.command()

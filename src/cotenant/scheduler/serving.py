@@ -13,7 +13,7 @@ from cotenant.scheduler.extender import Extender
 from cotenant.scheduler.metrics import Metrics
 from cotenant.scheduler.rules import Rules
 from cotenant.scheduler.server import BodyReader, Endpoints
-from cotenant.scheduler.source import FileSource
+from cotenant.scheduler.source import Source
 from cotenant.units.clock import Clock
 from cotenant.units.errors import CotenantError
 
@@ -92,7 +92,7 @@ def still_heap() -> Iterator[None]:
 
 
 async def serve(
-    source: FileSource,
+    source: Source,
     rules: Rules,
     listener: socket.socket,
     clock: Clock,
@@ -116,6 +116,7 @@ async def serve(
     host, port = listener.getsockname()[:2]
     started(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     keeping = asyncio.create_task(source.keep())
+    keeping.add_done_callback(lambda task: None if task.cancelled() else _end(server))
     try:
         with still_heap():
             await server.serve(sockets=[listener])
@@ -123,3 +124,8 @@ async def serve(
         keeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await keeping
+
+
+def _end(server: uvicorn.Server) -> None:
+    """End the process when the table is no longer kept, rather than answer from what grows old; a new one starts."""
+    server.should_exit = True

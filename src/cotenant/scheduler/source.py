@@ -24,8 +24,20 @@ class Source(Protocol):
     """A table that is kept up to date, and what went wrong with that."""
 
     table: Table
-    malformed: int
-    errors: int
+
+    @property
+    def malformed(self) -> int:
+        """The number of objects that are not what they should be."""
+        ...
+
+    @property
+    def errors(self) -> int:
+        """The number of times that it could not be read."""
+        ...
+
+    async def keep(self) -> None:
+        """Keep the table up to date until cancelled."""
+        ...
 
     def describe(self) -> dict[str, Any]:
         """Return where the table comes from and in which state that is."""
@@ -186,8 +198,8 @@ class FileSource:
         self.last_error = None
         return True
 
-    async def keep(self, poll_seconds: float = POLL_SECONDS) -> None:
+    async def keep(self) -> None:
         """Follow the files until cancelled."""
         while True:
-            await asyncio.sleep(poll_seconds)
+            await asyncio.sleep(POLL_SECONDS)
             await self.reload()

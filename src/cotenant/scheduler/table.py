@@ -30,6 +30,8 @@ class Table:
         self.limited: dict[str, Row] = {}
         self.scored: dict[str, Row] = {}
         """The rows that know a level."""
+        self.suspended = False
+        """While set, every report counts as expired, whatever it says: its writer is gone."""
         self._next_expiry = math.inf
         self.nodes: dict[str, Node] = dict(nodes or {})
         self.runtime_classes = None if runtime_classes is None else dict(runtime_classes)
@@ -57,6 +59,8 @@ class Table:
 
     def levels(self, names: Iterable[str], now: float) -> list[Row | None]:
         """Return each node's row, None where its level is unknown or its report does not hold."""
+        if self.suspended:
+            return [None for _ in names]
         if self._next_expiry <= now:
             for row in [row for row in self.scored.values() if row.expires_at <= now]:
                 del self.scored[row.node]
@@ -66,13 +70,19 @@ class Table:
     def known(self, node: str, now: float) -> Row | None:
         """Return the node's row while it holds, or None where there is none or it has expired."""
         row = self.rows.get(node)
-        return row if row is not None and row.expires_at > now else None
+        return row if row is not None and row.expires_at > now and not self.suspended else None
+
+    def limits_in_force(self, now: float) -> dict[str, Row]:
+        """Return the rows, by node, that hold and name a hard limit."""
+        if self.suspended:
+            return {}
+        return {node: row for node, row in self.limited.items() if row.expires_at > now}
 
     def freshness(self, now: float) -> Freshness:
         """Count the reports that hold and know a level, those that hold without one, and those that do not hold."""
         fresh = unknown = expired = 0
         for row in self.rows.values():
-            if row.expires_at <= now:
+            if row.expires_at <= now or self.suspended:
                 expired += 1
             elif row.level is None:
                 unknown += 1

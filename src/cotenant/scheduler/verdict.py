@@ -54,9 +54,7 @@ def judge(
     refused = _kata_faults(pod, names, table, now, nodes or {})
     if not pods.is_in_scope(pod, rules.applies_to):
         return Verdict(refused=refused, not_judged=out_of_scope(rules))
-    if not table.limited:
-        return Verdict(refused=refused)
-    in_force = {node: row for node, row in table.limited.items() if row.expires_at > now}
+    in_force = table.limits_in_force(now)
     limited = [name for name in names if name in in_force and name not in refused] if in_force else []
     if not limited:
         return Verdict(refused=refused)
