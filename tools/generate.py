@@ -9,6 +9,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
+import kernel_pages
 from cotenant.api import crd
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -16,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES: dict[str, Callable[[], str]] = {
     f"charts/cotenant/crds/{kind.plural}.yaml": functools.partial(crd.render, kind) for kind in crd.KINDS.values()
 }
+FILES["docs/features.md"] = kernel_pages.features_page
+FILES["docs/kernels.md"] = kernel_pages.kernels_page
 
 
 def main() -> int:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import typer
 
-from cotenant.kernel import paths, sampler
+from cotenant.cli import roots
+from cotenant.kernel import sampler
 from cotenant.kernel.cgroup import classes
 from cotenant.model.sample import Sample
-from cotenant.units import errors, quantity
+from cotenant.units import quantity
 
-ROOT = typer.Option("/", "--root", metavar="DIR", help="Read DIR/proc and DIR/sys instead of this machine's.")
+ROOT = roots.OPTION
 PERIOD = typer.Option("1s", "--period", help="Time between two reads, like 1s or 500ms.")
 NODE = typer.Option(None, "--node", help="The node's name in the sample; else the host's name.")
 
@@ -22,10 +23,6 @@ MATCH = typer.Option(
 )
 
 
-class BadRoot(errors.CotenantError):
-    """The directory holds no tree of kernel files."""
-
-
 def open_sampler(root: str, period: str, node: str | None, match: Sequence[str] = ()) -> sampler.Sampler:
     """Return the sampler that the options ask for.
 
@@ -34,9 +31,7 @@ def open_sampler(root: str, period: str, node: str | None, match: Sequence[str] 
     :raises BadRoot: if the root has no ``proc``.
     """
     matches = [classes.Match.parse(text) for text in match]
-    place = paths.Root(root)
-    if not place.proc.is_dir():
-        raise BadRoot(f"--root {root}: there is no directory {place.proc}; give a directory that holds proc and sys")
+    place = roots.open_root(root)
     return sampler.open_sampler(place, node=node, period_s=quantity.seconds(period), matches=matches)
 
 

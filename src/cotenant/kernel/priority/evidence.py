@@ -12,10 +12,11 @@ SEARCHED_DIRECTORIES_MAX = 512
 
 
 class Evidence:
-    """Read-only view of one root for the probes. Everything is read when asked, so a later probe sees later files."""
+    """Read-only view of one root for one round of probing; the groups are listed once. Make another to look again."""
 
     def __init__(self, root: paths.Root) -> None:
         self.root = root
+        self._found: dict[pathlib.Path, list[pathlib.Path]] = {}
 
     def version(self, controller: str) -> CgroupVersion | None:
         """Return the version of the hierarchy that has the controller, or None where none is mounted."""
@@ -28,9 +29,21 @@ class Evidence:
         On v2, and for some files on v1, only children have it.
         """
         mount = self.root.hierarchy(controller)
-        if mount is None:
-            return None
-        return next((directory for directory in _breadth_first(mount.path) if (directory / file).exists()), None)
+        return None if mount is None else self.find_below(mount.path, file)
+
+    def find_below(self, top: pathlib.Path, file: str) -> pathlib.Path | None:
+        """Return the first directory, ``top`` itself or below it, that shows the file; None if none does."""
+        return next((directory for directory in self._groups(top) if (directory / file).exists()), None)
+
+    def has_groups(self, controller: str) -> bool:
+        """Return whether the controller's hierarchy has any group besides its root."""
+        mount = self.root.hierarchy(controller)
+        return mount is not None and len(self._groups(mount.path)) > 1
+
+    def _groups(self, top: pathlib.Path) -> list[pathlib.Path]:
+        if top not in self._found:
+            self._found[top] = list(_breadth_first(top))
+        return self._found[top]
 
     def sysctl(self, name: str) -> str | None:
         """Return the value of ``kernel.<name>`` spelled as a path below ``proc/sys``, or None if it cannot be read."""
@@ -41,7 +54,23 @@ class Evidence:
 
     def boot_words(self) -> frozenset[str]:
         """Return the words of the kernel's command line; none if it cannot be read."""
-        return frozenset((_text(self.root.proc / "cmdline") or "").split())
+        return self.words(self.root.proc / "cmdline")
+
+    def words(self, path: pathlib.Path) -> frozenset[str]:
+        """Return the words of a file; none if it cannot be read."""
+        return frozenset((_text(path) or "").split())
+
+    def text(self, path: pathlib.Path) -> str | None:
+        """Return a file's text without blanks around it, or None if it cannot be read."""
+        return _text(path)
+
+    def controller_state(self, controller: str) -> str | None:
+        """Return ``on`` or ``off`` as the kernel lists a controller (``proc/cgroups``), or None if it does not."""
+        for line in (_text(self.root.proc / "cgroups") or "").splitlines():
+            fields = line.split()
+            if len(fields) == 4 and fields[0] == controller:
+                return "on" if fields[3] == "1" else "off"
+        return None
 
     def smt_active(self) -> bool | None:
         """Return whether sibling threads are in use, or None where the kernel does not say."""

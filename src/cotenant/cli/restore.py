@@ -1,0 +1,34 @@
+"""``cotenant restore``: everything back as it was before cotenant wrote."""
+
+import typer
+
+from cotenant.cli import printing, roots
+from cotenant.kernel import executor, undo
+
+LEFT_STATUS = 3
+
+
+def command(
+    root: str = roots.OPTION,
+    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+) -> int:
+    """Put back everything that was written, and list what the kernel or its present owner does not let be put back."""
+    result = undo.restore(executor.Executor(roots.open_root(root)))
+    if as_json:
+        printing.print_json(result)
+    else:
+        _print(result)
+    return 0 if result.complete else LEFT_STATUS
+
+
+def _print(result: undo.Restoration) -> None:
+    rows = [(entry.path, entry.found or "-", entry.original or "-") for entry in result.restored]
+    printing.print_table(("restored", "was", "is"), rows, "Nothing to restore.")
+    left = [
+        (entry.path, entry.found or "-", entry.reason, entry.remedy)
+        for entry in [*result.irreversible, *result.stale, *result.foreign, *result.failed]
+    ]
+    if left:
+        printing.print_table(("left as it is", "holds", "because", "remedy"), left, "")
+    if result.pods_to_recreate:
+        printing.print_table(("pod to recreate (uid)",), [(uid,) for uid in result.pods_to_recreate], "")

@@ -1,0 +1,42 @@
+import json
+import pathlib
+
+import pytest
+from tests.kernel.tree import Tree
+
+from cotenant.cli import app
+from cotenant.kernel import executor
+from cotenant.units.plan import PlanItem
+
+POD = "sys/fs/cgroup/cpu/kubepods/pod0a1b2c3d-0000-1111-2222-333344445555"
+
+
+def test_everything_back_and_exit_3_where_it_cannot_be(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(f"{POD}/cpu.shares", "1024")
+    tree.file(f"{POD}/cpu.qos_level", "0")
+    before = tree.contents()
+
+    def write(file: str, new: str) -> PlanItem:
+        return PlanItem(op="write", path=f"{POD}/{file}", new=new, strategy="test", reason="a test")
+
+    executor.Executor(tree.root).apply([write("cpu.shares", "2")])
+    assert app.run(["restore", "--root", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["restored"] == [
+        {"path": f"{POD}/cpu.shares", "found": "2", "original": "1024"}
+    ]
+    assert tree.contents() == before
+
+    executor.Executor(tree.root).apply([write("cpu.qos_level", "-1"), write("cpu.shares", "2")])
+    assert app.run(["restore", "--root", str(tmp_path)]) == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert "recreate the pod" in out
+    assert "0a1b2c3d-0000-1111-2222-333344445555" in out
+    assert tree.read(f"{POD}/cpu.shares") == "1024\n"
+
+
+def test_a_root_that_is_not_there(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["restore", "--root", str(tmp_path / "none")]) == 2
+    assert "none" in capsys.readouterr().err
