@@ -121,8 +121,9 @@ def _switches(items: list[PlanItem], current: Mapping[str, str]) -> tuple[list[P
             continue
         name = _name(_path(item))
         if name == CORE_SYSCTL:
-            # Never beside group identity: off comes first of all, on comes last of all.
-            (before.insert(0, item) if item.new == "0" else after.append(item))
+            # Never beside group identity: off comes first of all, on comes last of all. Where there is no such
+            # identity (generation 2), levels need core scheduling on before they are written.
+            (after if item.new != "0" and _has_identity(items, current) else before).insert(0, item)
         elif item.new == "0":
             after.insert(0, item)
         elif not identity_ends or name != IDENTITY_SYSCTL:
@@ -130,6 +131,11 @@ def _switches(items: list[PlanItem], current: Mapping[str, str]) -> tuple[list[P
     if any(_name(_path(item)) == CORE_SYSCTL and item.new == "1" for item in after):
         after.sort(key=lambda item: _name(_path(item)) == CORE_SYSCTL)
     return before, after
+
+
+def _has_identity(items: list[PlanItem], current: Mapping[str, str]) -> bool:
+    """Return whether this kernel has the group identity that core scheduling excludes."""
+    return any(_name(path) in (IDENTITY_SYSCTL, BVT_FILE) for path in (*map(_path, items), *current))
 
 
 def _after_idle(items: list[PlanItem]) -> list[PlanItem]:
