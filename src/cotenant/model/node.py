@@ -155,6 +155,23 @@ def decode_topology(value: Any, place: str, fallback: Topology) -> Topology:
         raise BadNode(f"{place}: {error}") from None
 
 
+def with_topology_annotations(node: Node, value: Any, place: str) -> Node:
+    """Return the node with the system's CPUs where the NodeResourceTopology, not the Node, names them.
+
+    :raises BadNode: if an annotation cannot be read.
+    """
+    annotations = _mapping(_mapping(value, "metadata", place), "annotations", place)
+    system = _annotation(annotations, SYSTEM_QOS_ANNOTATION, place)
+    if not system or node.system_cpus:
+        return node
+    try:
+        cpus = cpulist.parse(str(system.get("cpuset") or ""))
+    except cpulist.BadCpuList as error:
+        raise BadNode(f"{place}: {error}") from None
+    exclusive = system.get("cpusetExclusive") is not False
+    return msgspec.structs.replace(node, system_cpus=cpus, system_cpus_exclusive=exclusive)
+
+
 def _pools(annotations: Mapping[str, Any], name: str, place: str) -> tuple[Pool, ...] | None:
     text = annotations.get(name)
     return None if text is None else tuple(msgspec.convert(_json(text, name, place), list[Pool]))

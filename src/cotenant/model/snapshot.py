@@ -103,6 +103,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     journal: Mapping[str, str | None] = {}
     """What we wrote before and have not put back: path to the value that was there."""
     page_bytes: int = 4096
+    proc: str = "proc"
+    sys: str = "sys"
+    resctrl: str | None = None
+    """Where resctrl is mounted, relative to the root; None where it is not."""
 
     def path(self, controller: Controller, group: str, file: str) -> str | None:
         """Return the path of a group's file under a controller, or None where that controller is not mounted."""
@@ -110,6 +114,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         if hierarchy is None:
             return None
         return "/".join(part for part in (hierarchy.path, group, file) if part)
+
+    def sysctl(self, name: str) -> str:
+        """Return the path of a sysctl that is spelled as a path (``vm/min_free_kbytes``)."""
+        return f"{self.proc}/sys/{name}"
 
     def version(self, controller: Controller) -> int | None:
         """Return the cgroup version of a controller, or None where it is not mounted."""

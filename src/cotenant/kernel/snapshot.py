@@ -1,0 +1,175 @@
+"""Reading what strategies decide on: which pod has which cgroup, and the files there as they are asked for.
+
+The kubelet names pod directories ``kubepods/[besteffort/|burstable/]pod<uid>`` (cgroupfs driver) or
+``kubepods.slice/kubepods-<qos>.slice/kubepods-<qos>-pod<uid>.slice`` (systemd driver, ``-`` in the uid as ``_``),
+below a cgroup root of its own in some set-ups (kind). Container directories are the id, bare or in a scope's name.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from cotenant.kernel import paths
+from cotenant.model.node import Node, Topology, Usage
+from cotenant.model.pod import KubeQos, Pod
+from cotenant.model.priority import PriorityInterface
+from cotenant.model.snapshot import ContainerGroup, Controller, Files, Hierarchy, PodGroup, Snapshot
+
+CONTROLLERS: tuple[Controller, ...] = ("cpu", "cpuset", "cpuacct", "memory", "blkio", "net_cls")
+_V2_NAMES: Mapping[Controller, str] = {"blkio": "io", "cpuacct": "cpu"}
+_KUBEPODS = re.compile(r"kubepods|(?:.*-)?kubepods\.slice")
+_QOS = re.compile(r"(burstable|besteffort)|.*kubepods-(burstable|besteffort)\.slice")
+_POD = re.compile(r"pod([0-9a-zA-Z_.-]+)|.*kubepods(?:-(?:burstable|besteffort))?-pod([0-9a-zA-Z_.-]+?)\.slice")
+_KUBEPODS_DEPTH_MAX = 3
+_CLASSES: Mapping[str, KubeQos] = {"burstable": "Burstable", "besteffort": "BestEffort"}
+
+
+class KernelFiles:
+    """Files below a root, each read at most once."""
+
+    def __init__(self, root: paths.Root) -> None:
+        self._root = root
+        self._content: dict[str, str | None] = {}
+        self._exists: dict[str, bool] = {}
+
+    def read(self, path: str) -> str | None:
+        if path not in self._content:
+            self._content[path] = self._read(path)
+        return self._content[path]
+
+    def _read(self, path: str) -> str | None:
+        try:
+            with open(self._root.directory / path, encoding="utf-8", errors="replace") as file:
+                return file.read().removesuffix("\n")
+        except OSError:
+            return None
+
+    def exists(self, path: str) -> bool:
+        if path not in self._exists:
+            self._exists[path] = os.path.exists(self._root.directory / path)
+        return self._exists[path]
+
+    def directories(self, path: str) -> tuple[str, ...]:
+        try:
+            with os.scandir(self._root.directory / path) as entries:
+                return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
+        except OSError:
+            return ()
+
+
+def hierarchies(root: paths.Root) -> dict[Controller, Hierarchy]:
+    """Return where each controller is mounted; absent where it is not."""
+    found: dict[Controller, Hierarchy] = {}
+    for controller in CONTROLLERS:
+        mount = root.hierarchy(controller)
+        if mount is None or mount.version == 2:
+            mount = root.hierarchy(_V2_NAMES.get(controller, controller))
+        if mount is None or (mount.version == 2 and controller == "net_cls"):
+            continue
+        found[controller] = Hierarchy(root.relative(mount.path), mount.version)
+    return found
+
+
+def read(
+    root: paths.Root,
+    pods: Sequence[Pod],
+    interface: PriorityInterface,
+    topology: Topology,
+    node: Node,
+    usage: Usage | None = None,
+    journal: Mapping[str, str | None] | None = None,
+) -> Snapshot:
+    """Return the node as it is now. Files are read when they are asked for, and then kept."""
+    resctrl = root.resctrl()
+    return Snapshot(
+        **assemble(KernelFiles(root), hierarchies(root), pods),
+        topology=topology,
+        node=node,
+        priority=interface,
+        usage=usage,
+        journal=journal or {},
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        proc=root.relative(root.proc),
+        sys=root.relative(root.sys),
+        resctrl=None if resctrl is None else root.relative(resctrl),
+    )
+
+
+class _Parts(TypedDict):
+    files: Files
+    hierarchies: Mapping[Controller, Hierarchy]
+    groups: tuple[PodGroup, ...]
+    qos_paths: Mapping[KubeQos, str]
+    pods: tuple[Pod, ...]
+
+
+def assemble(files: Files, mounted: Mapping[Controller, Hierarchy], pods: Sequence[Pod]) -> _Parts:
+    """Return the parts of a snapshot that say which pod has which group."""
+    qos_paths = _qos_paths(files, mounted, _find_kubepods(files, mounted))
+    return {
+        "files": files,
+        "hierarchies": mounted,
+        "groups": _groups(files, mounted, qos_paths, pods),
+        "qos_paths": qos_paths,
+        "pods": tuple(pods),
+    }
+
+
+def _below(files: Files, mounted: Mapping[Controller, Hierarchy], group: str) -> list[str]:
+    """Return the names of the groups below one, in any hierarchy: right after a start some have it and some do not."""
+    places = dict.fromkeys(f"{h.path}/{group}".rstrip("/") for h in mounted.values())
+    return sorted({name for place in places for name in files.directories(place)})
+
+
+def _find_kubepods(files: Files, mounted: Mapping[Controller, Hierarchy]) -> str | None:
+    level = [""]
+    for _ in range(_KUBEPODS_DEPTH_MAX):
+        below = [f"{group}/{name}".lstrip("/") for group in level for name in _below(files, mounted, group)]
+        for group in below:
+            if _KUBEPODS.fullmatch(group.rpartition("/")[2]):
+                return group
+        level = below
+    return None
+
+
+def _qos_paths(files: Files, mounted: Mapping[Controller, Hierarchy], kubepods: str | None) -> dict[KubeQos, str]:
+    if kubepods is None:
+        return {}
+    found: dict[KubeQos, str] = {"Guaranteed": kubepods}
+    for name in _below(files, mounted, kubepods):
+        match = _QOS.fullmatch(name)
+        if match:
+            found[_CLASSES[match[1] or match[2]]] = f"{kubepods}/{name}"
+    return found
+
+
+def _groups(
+    files: Files,
+    mounted: Mapping[Controller, Hierarchy],
+    qos_paths: Mapping[KubeQos, str],
+    pods: Sequence[Pod],
+) -> tuple[PodGroup, ...]:
+    by_uid = {pod.uid.replace("_", "-"): pod for pod in pods}
+    groups = []
+    for qos, directory in qos_paths.items():
+        for name in _below(files, mounted, directory):
+            match = _POD.fullmatch(name)
+            if match is None:
+                continue
+            uid = (match[1] or match[2]).replace("_", "-")
+            pod = by_uid.get(uid)
+            path = f"{directory}/{name}"
+            groups.append(PodGroup(path, qos, pod, _containers(files, mounted, path, pod)))
+    return tuple(sorted(groups, key=lambda group: group.path))
+
+
+def _containers(
+    files: Files, mounted: Mapping[Controller, Hierarchy], path: str, pod: Pod | None
+) -> tuple[ContainerGroup, ...]:
+    by_id = {c.container_id: c for c in pod.containers if c.container_id} if pod else {}
+    found = []
+    for name in _below(files, mounted, path):
+        container = by_id.get(name) or by_id.get(name.removesuffix(".scope").rpartition("-")[2])
+        found.append(ContainerGroup(f"{path}/{name}", container))
+    return tuple(found)
