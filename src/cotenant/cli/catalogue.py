@@ -32,6 +32,7 @@ COMMANDS: tuple[Command, ...] = (
         "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
     ),
     Command("crd", "crd", "Cluster", "Print or install the kinds NodeInterferenceReport and DetectionRuleConfig."),
+    Command("enforce", "enforce", "Act", "Print or apply what a policy wants done on a node."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
     Command("replay", "replay", "Tools", "Evaluate recorded samples: one line for each, the same every time."),
     Command("config", "config", "Tools", "Check, explain and roll back the rules of detection."),

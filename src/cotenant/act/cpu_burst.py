@@ -1,0 +1,252 @@
+"""Online containers that are throttled get a burst, or a larger quota while the node has room."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from cotenant.act import cgroup, cpu_pool
+from cotenant.act.draft import Draft
+from cotenant.act.registry import strategy
+from cotenant.model import policy
+from cotenant.model.pod import CPU_BURST_ANNOTATION, Pod
+from cotenant.model.policy import CpuBurstStrategy, NodeSlo
+from cotenant.model.snapshot import ContainerGroup, PodGroup, Snapshot
+from cotenant.units.limit import Limit
+
+DEFAULT_BURST_PERCENT = 1000
+DEFAULT_QUOTA_BURST_PERCENT = 300
+DEFAULT_SHARE_POOL_THRESHOLD_PERCENT = 50
+COOLING_RATIO = 0.9
+"""Of the threshold: from here on nobody gets more."""
+STEP_UP, STEP_DOWN = 1.2, 0.8
+MAX_BURST_USEC = 100_000_000
+PREFIX = "spec.cpuBurstStrategy"
+
+Direction = Literal["up", "down"]
+
+
+def burst_usec(limit_millicores: int, percent: int, period_usec: int = cgroup.DEFAULT_PERIOD_USEC) -> int:
+    """Return the burst of a container by its limit: what it may save up while it uses less than its quota."""
+    return min(limit_millicores * percent * period_usec // 100_000, MAX_BURST_USEC)
+
+
+def quota_usec(base: int, current: Limit, direction: Direction, percent: int) -> int:
+    """Return the next quota, a step up or down within base and base times percent; base where there is none now."""
+    if current.value is None:
+        return base
+    wanted = round(current.value * (STEP_UP if direction == "up" else STEP_DOWN))
+    return min(max(wanted, base), base * percent // 100)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """One container that may have more than its limit."""
+
+    pod: Pod
+    pod_group: PodGroup
+    group: ContainerGroup
+    strategy: CpuBurstStrategy
+    base_usec: int
+    current: Limit
+    period_usec: int
+    throttled: bool
+
+    @property
+    def excess(self) -> float:
+        """How far the quota is above the limit: 1 is not at all."""
+        return (self.current.value or self.base_usec) / self.base_usec
+
+    def next(self, direction: Direction) -> int:
+        percent = self.strategy.cfs_quota_burst_percent or DEFAULT_QUOTA_BURST_PERCENT
+        return quota_usec(self.base_usec, self.current, direction, percent)
+
+    def millicores(self, quota: int) -> float:
+        """Return how much CPU a quota is more than the current one."""
+        return (quota - (self.current.value or quota)) * 1000 / self.period_usec
+
+
+@strategy(
+    "cpu_burst",
+    fields=(
+        f"{PREFIX}.policy",
+        f"{PREFIX}.cpuBurstPercent",
+        f"{PREFIX}.cfsQuotaBurstPercent",
+        f"{PREFIX}.cfsQuotaBurstPeriodSeconds",
+        f"{PREFIX}.sharePoolThresholdPercent",
+    ),
+    features=("cpu.cfs_burst_us|cpu.max.burst", "cpu.cfs_quota_us|cpu.max"),
+    metrics=("cotenant_cpu_burst_quota_ratio",),
+    needs_usage=True,
+)
+def decide(draft: Draft, slo: NodeSlo) -> None:
+    """Let throttled online containers run ahead of their quota.
+
+    The kernel's burst follows the limit and needs no measuring; on v2, and on v1 outside Anolis, it is no more than
+    the quota, which is all those kernels take. The quota itself grows by fifths for containers that were throttled,
+    as many as the share pool has room for, the least enlarged first; when the pool is past its threshold the most
+    enlarged shrink, only as many as it takes. Many throttled pods at once therefore settle and do not swing.
+    """
+    candidates = []
+    for group in draft.snapshot.groups:
+        if group.pod is None or not _eligible(group.pod):
+            continue
+        chosen, complaints = policy.override(
+            slo.cpu_burst, group.pod.cpu_burst, f"pod {group.pod.key}: annotation {CPU_BURST_ANNOTATION}"
+        )
+        draft.notices.extend(complaints)
+        _burst(draft, group, chosen)
+        if chosen.policy in ("auto", "cfsQuotaBurstOnly"):
+            candidates += list(_candidates(draft.snapshot, group, chosen))
+        else:
+            _release_quota(draft, group)
+    if not candidates:
+        return
+    if draft.snapshot.usage is None:
+        draft.skipped.append("quota burst: usage is not known (give --usage)")
+        return
+    _quotas(draft, slo, candidates)
+
+
+def _eligible(pod: Pod) -> bool:
+    """Return whether a pod is online and shares CPUs: those of other classes have CPUs of their own, or are offline."""
+    return pod.active and pod.qos_label in (None, "LS", "SYSTEM") and not pod.best_effort and not cpu_pool.own(pod)
+
+
+def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy) -> None:
+    snapshot = draft.snapshot
+    file = "cpu.max.burst" if snapshot.version("cpu") == 2 else "cpu.cfs_burst_us"
+    active = chosen.policy in ("auto", "cpuBurstOnly")
+    total: int | None = 0
+    for child in group.containers:
+        path = snapshot.path("cpu", child.path, file)
+        if not active:
+            draft.release(path, "0", "CPU burst is off")
+            continue
+        limit = child.container.limit_millicores() if child.container else None
+        quota = cgroup.quota(snapshot, child.path)
+        if limit is None or quota is None or quota.value is None:
+            continue
+        period = cgroup.period_usec(snapshot, child.path)
+        burst = _accepted(snapshot, burst_usec(limit, _percent(chosen), period), limit * period // 1000)
+        draft.write(path, str(burst), f"pod {group.pod.key if group.pod else ''}: {_percent(chosen)} % of its limit")
+        total = None if total is None else total + burst
+    path = snapshot.path("cpu", group.path, file)
+    if not active:
+        draft.release(path, "0", "CPU burst is off")
+        return
+    quota = cgroup.quota(snapshot, group.path)
+    if total and quota is not None and quota.value is not None:
+        draft.write(path, str(_accepted(snapshot, total, quota.value)), "sum of its containers")
+
+
+def _accepted(snapshot: Snapshot, burst: int, quota: int) -> int:
+    """Return what the kernel takes: no more than the quota, except Anolis on v1."""
+    free = snapshot.version("cpu") == 1 and snapshot.priority.name.startswith("anolis")
+    return burst if free else min(burst, quota)
+
+
+def _percent(chosen: CpuBurstStrategy) -> int:
+    return DEFAULT_BURST_PERCENT if chosen.cpu_burst_percent is None else chosen.cpu_burst_percent
+
+
+def _candidates(snapshot: Snapshot, group: PodGroup, chosen: CpuBurstStrategy) -> Iterable[Candidate]:
+    pod = group.pod
+    if pod is None:
+        return
+    use = snapshot.usage.pods.get(pod.key) if snapshot.usage else None
+    throttled = bool(use and use.throttled_ratio)
+    for child in group.containers:
+        limit = child.container.limit_millicores() if child.container else None
+        current = cgroup.quota(snapshot, child.path)
+        if limit is None or current is None:
+            continue
+        period = cgroup.period_usec(snapshot, child.path)
+        base = max(limit * period // 1000, cgroup.MIN_QUOTA_USEC)
+        yield Candidate(pod, group, child, chosen, base, current, period, throttled)
+
+
+def share_pool(snapshot: Snapshot) -> tuple[float, float] | None:
+    """Return used and total millicores of the CPUs that online pods share, or None when usage is not known."""
+    usage = snapshot.usage
+    if usage is None or usage.node.cpu_millicores is None:
+        return None
+    own = [pod for pod in snapshot.pods if pod.active and pod.qos_label in ("LSE", "LSR")]
+    apart = [pod for pod in snapshot.pods if pod.qos_label in ("LSE", "LSR", "BE")]
+    total = len(snapshot.topology.cpus) * 1000 - sum(pod.request_millicores() for pod in own)
+    known = [usage.pods[pod.key].cpu_millicores or 0 for pod in apart if pod.key in usage.pods]
+    return max(usage.node.cpu_millicores - sum(known), 0), total
+
+
+def _quotas(draft: Draft, slo: NodeSlo, candidates: Sequence[Candidate]) -> None:
+    pool = share_pool(draft.snapshot)
+    if pool is None:
+        # A blind node is not an idle one.
+        draft.skipped.append("quota burst: the node's CPU usage is not known")
+        return
+    used, total = pool
+    percent = slo.cpu_burst.share_pool_threshold_percent
+    limit = total * (DEFAULT_SHARE_POOL_THRESHOLD_PERCENT if percent is None else percent) / 100
+    if total <= 0 or used >= limit:
+        changes = _shrunk(candidates, used - limit)
+    elif used >= COOLING_RATIO * limit:
+        changes = {}
+    else:
+        changes = _grown(candidates, COOLING_RATIO * limit - used)
+    reason = f"share pool uses {used:.0f} of {total:.0f} millicores, threshold {limit:.0f}"
+    _write(draft, candidates, changes, reason)
+
+
+def _grown(candidates: Sequence[Candidate], room: float) -> dict[str, int]:
+    """Return the new quotas of throttled containers, the least enlarged first, as many as there is room for."""
+    changes: dict[str, int] = {}
+    for candidate in sorted(candidates, key=lambda c: (c.excess, c.group.path)):
+        wanted = candidate.next("up")
+        cost = candidate.millicores(wanted)
+        if candidate.throttled and wanted != candidate.current.value and cost <= room:
+            changes[candidate.group.path] = wanted
+            room -= cost
+    return changes
+
+
+def _shrunk(candidates: Sequence[Candidate], over: float) -> dict[str, int]:
+    """Return the new quotas of the most enlarged containers, only as many as bring the pool back."""
+    changes: dict[str, int] = {}
+    for candidate in sorted(candidates, key=lambda c: (-c.excess, c.group.path)):
+        wanted = candidate.next("down")
+        if candidate.current.value is None or wanted >= candidate.current.value:
+            continue
+        changes[candidate.group.path] = wanted
+        over += candidate.millicores(wanted)
+        if over <= 0:
+            break
+    return changes
+
+
+def _write(draft: Draft, candidates: Sequence[Candidate], changes: dict[str, int], reason: str) -> None:
+    by_pod: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        by_pod.setdefault(candidate.pod_group.path, []).append(candidate)
+    for path, members in by_pod.items():
+        pod_quota = cgroup.quota(draft.snapshot, path)
+        for member in members:
+            value = changes.get(member.group.path, member.current.value)
+            cgroup.set_quota(draft, member.group.path, Limit(value), f"pod {member.pod.key}: {reason}")
+        delta = sum(changes[m.group.path] - (m.current.value or 0) for m in members if m.group.path in changes)
+        if delta and pod_quota is not None and pod_quota.value is not None:
+            cgroup.set_quota(draft, path, Limit(pod_quota.value + delta), f"pod {members[0].pod.key}: {reason}")
+
+
+def _release_quota(draft: Draft, group: PodGroup) -> None:
+    snapshot = draft.snapshot
+    total: int | None = 0
+    period = cgroup.period_usec(snapshot, group.path)
+    for child in group.containers:
+        if child.container is None:
+            continue
+        limit = child.container.limit_millicores()
+        own = None if limit is None else max(limit * period // 1000, cgroup.MIN_QUOTA_USEC)
+        total = None if own is None or total is None else total + own
+        if own is not None:
+            cgroup.release_quota(draft, child.path, Limit(own), "quota burst is off")
+    if total:
+        cgroup.release_quota(draft, group.path, Limit(total), "quota burst is off")

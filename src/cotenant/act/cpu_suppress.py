@@ -1,0 +1,310 @@
+"""Offline work gets what online work leaves of the CPUs, up to a threshold of the node."""
+
+import math
+from collections.abc import Sequence
+
+from cotenant.act import cgroup, cpu_pool
+from cotenant.act.draft import Draft
+from cotenant.act.registry import strategy
+from cotenant.model.node import Use
+from cotenant.model.pod import Container, Pod
+from cotenant.model.policy import NodeSlo, ThresholdStrategy
+from cotenant.model.snapshot import PodGroup, Snapshot
+from cotenant.units.limit import NONE, Limit
+
+DEFAULT_THRESHOLD_PERCENT = 65
+RISE_RATIO = 0.1
+"""At most this share of the node's CPUs is given back in one round: usage lags behind."""
+DEADBAND_RATIO = 0.01
+"""Of the node's CPUs: a smaller change of a quota is not written."""
+DEADBAND_MIN_MILLICORES = 250
+"""A CPU is added only when the target passes the present number by as much (or 1 % of the node): no flapping."""
+PREFIX = "spec.resourceUsedThresholdWithBE"
+
+
+def floor_cpus(cpu_count: int) -> int:
+    """Return how many CPUs offline work always keeps."""
+    return min(2, math.ceil(cpu_count / 4))
+
+
+def target_millicores(snapshot: Snapshot, slo: NodeSlo) -> float | None:
+    """Return how much CPU offline work may use, or None when the node's usage is not known.
+
+    threshold · capacity − online pods − online host applications − max(system, reserved), at least the minimum.
+    """
+    usage = snapshot.usage
+    if usage is None or (usage.node.cpu_millicores is None and usage.system.cpu_millicores is None):
+        return None
+    capacity = snapshot.node.capacity_millicores
+    percent = slo.threshold.cpu_suppress_threshold_percent
+    allowed = capacity * (DEFAULT_THRESHOLD_PERCENT if percent is None else percent) / 100
+    pods = {pod.key: pod for pod in snapshot.pods}
+    online = sum(_cpu(use) for key, use in usage.pods.items() if key not in pods or not _spared(pods[key]))
+    offline_applications = {app.name for app in slo.host_applications if app.offline}
+    online += sum(_cpu(u) for name, u in usage.host_applications.items() if name not in offline_applications)
+    everybody = sum(_cpu(use) for use in (*usage.pods.values(), *usage.host_applications.values()))
+    system = usage.system.cpu_millicores
+    if system is None:
+        system = max(_cpu(usage.node) - everybody, 0)
+    target = allowed - online - max(system, snapshot.node.reserved_millicores)
+    if slo.threshold.cpu_suppress_min_percent is not None:
+        target = max(target, capacity * slo.threshold.cpu_suppress_min_percent / 100)
+    return target
+
+
+def cpu_count(cpus: int, target: float, old: int) -> int:
+    """Return how many CPUs offline work gets: the target rounded up, never below the floor, rising slowly."""
+    wanted = max(math.ceil(target / 1000), floor_cpus(cpus))
+    deadband = max(cpus * 1000 * DEADBAND_RATIO, DEADBAND_MIN_MILLICORES)
+    if wanted == old + 1 and wanted > floor_cpus(cpus) and target - old * 1000 < deadband:
+        return old
+    return min(wanted, old + math.ceil(RISE_RATIO * cpus)) if wanted > old else wanted
+
+
+def quota_usec(cpus: int, target: float, current: Limit, period_usec: int = cgroup.DEFAULT_PERIOD_USEC) -> int | None:
+    """Return the quota of all offline work together, or None when it is close enough to the current one."""
+    floor = floor_cpus(cpus) * period_usec
+    wanted = max(round(target * period_usec / 1000), floor)
+    if current.value is None:
+        return wanted
+    if abs(wanted - current.value) < DEADBAND_RATIO * cpus * period_usec and wanted != floor:
+        return None
+    return min(wanted, current.value + round(RISE_RATIO * cpus * period_usec))
+
+
+@strategy(
+    "cpu_suppress",
+    fields=(
+        f"{PREFIX}.enable",
+        f"{PREFIX}.cpuSuppressThresholdPercent",
+        f"{PREFIX}.cpuSuppressMinPercent",
+        f"{PREFIX}.cpuSuppressPolicy",
+    ),
+    features=("cpuset.cpus", "cpu.cfs_quota_us|cpu.max"),
+    metrics=("cotenant_cpu_suppress_target_millicores", "cotenant_cpu_suppress_cpus"),
+    needs_usage=True,
+)
+def decide(draft: Draft, slo: NodeSlo) -> None:
+    """Hold all offline work together to the CPU that online work leaves, by CPU set or by quota.
+
+    Every pod that is offline is held, wherever its cgroup is. CPUs that are reserved, pinned or exclusive are never
+    given to offline work. The policy that is not in use is put back to "no limit". Under the kubelet's static CPU
+    policy only containers are narrowed, so that new ones can start.
+    """
+    snapshot = draft.snapshot
+    if not slo.threshold.enable:
+        _release_quota(draft, "CPU suppression is off")
+        _release_cpus(draft, "CPU suppression is off")
+        return
+    target = target_millicores(snapshot, slo)
+    if target is None:
+        draft.skipped.append("the node's CPU usage is not known (give --usage)")
+        return
+    if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
+        _by_quota(draft, target)
+        _widen_cpus(draft, "suppression is by quota")
+    else:
+        _by_cpus(draft, target)
+        _lift_quota(draft, "suppression is by CPU set")
+
+
+def uses_quota(threshold: ThresholdStrategy) -> bool:
+    """Return whether suppression is on and by quota."""
+    return bool(threshold.enable) and threshold.cpu_suppress_policy == "cfsQuota"
+
+
+def _spared(pod: Pod) -> bool:
+    """Return whether a pod's use is not taken from the target: offline by label, or the kubelet's BestEffort."""
+    return pod.qos_label == "BE" or pod.kube_qos == "BestEffort"
+
+
+def _cpu(use: Use) -> float:
+    return use.cpu_millicores or 0.0
+
+
+# --- by CPU set -----------------------------------------------------------------------------------------------------
+
+
+def _by_cpus(draft: Draft, target: float) -> None:
+    snapshot = draft.snapshot
+    available = cpu_pool.offline_pool(snapshot)
+    if not available:
+        draft.left_out.append("every CPU is reserved or exclusive: offline work cannot be given any of its own")
+        return
+    count = cpu_count(len(snapshot.topology.cpus), target, len(_present(snapshot)))
+    wanted = choose(snapshot, min(count, len(available)))
+    reason = f"offline work may use {max(target, 0):.0f} millicores: {len(wanted)} CPUs"
+    static = snapshot.topology.kubelet_policy == "static"
+    for group, is_container in _groups(snapshot):
+        # The kubelet starts containers with all CPUs: narrower parents would refuse that under its static policy.
+        narrow = is_container or not static
+        cgroup.set_cpus(
+            draft, group, wanted if narrow else available, reason if narrow else "kept wide for the kubelet"
+        )
+
+
+def choose(snapshot: Snapshot, count: int) -> list[int]:
+    """Return the CPUs for offline work: of LSR pods' and of free CPUs in proportion, by whole cores and spread."""
+    available = cpu_pool.offline_pool(snapshot)
+    lsr = cpu_pool.held(snapshot, "LSR") & available
+    free = available - lsr
+    from_lsr = count * len(lsr) // (len(lsr) + len(free)) if available else 0
+    by_id = {cpu.id: cpu for cpu in snapshot.topology.cpus}
+    picked = cpu_pool.pick([by_id[cpu] for cpu in free], count - from_lsr)
+    return picked + cpu_pool.pick([by_id[cpu] for cpu in lsr], count - len(picked))
+
+
+def _present(snapshot: Snapshot) -> frozenset[int]:
+    """Return the CPUs that offline work has now: its QoS directory's, or its containers' under the static policy."""
+    directory = snapshot.qos_paths.get("BestEffort")
+    here = cgroup.cpus(snapshot, directory) if directory else None
+    if snapshot.topology.kubelet_policy == "static" or here is None:
+        children = [c.path for group in cgroup.offline_groups(snapshot) for c in group.containers]
+        lists = [cpus for path in children if (cpus := cgroup.cpus(snapshot, path)) is not None]
+        here = frozenset().union(*lists) if lists else here
+    return snapshot.topology.ids if here is None else here
+
+
+def _groups(snapshot: Snapshot) -> list[tuple[str, bool]]:
+    """Return every group that holds offline work, parents first, and whether it is a container's."""
+    found: list[tuple[str, bool]] = []
+    directory = snapshot.qos_paths.get("BestEffort")
+    if directory:
+        found.append((directory, False))
+    for group in snapshot.groups:
+        if _is_held(group):
+            found.append((group.path, False))
+            found += [(container.path, True) for container in group.containers]
+    return found
+
+
+def _is_held(group: PodGroup) -> bool:
+    """Return whether a group is held: its pod is offline, or it sits in the offline directory and holds all it can."""
+    if group.pod is not None and group.pod.best_effort:
+        return True
+    return group.qos == "BestEffort"
+
+
+def _widen_cpus(draft: Draft, reason: str) -> None:
+    snapshot = draft.snapshot
+    available = cpu_pool.offline_pool(snapshot)
+    for group, _ in _groups(snapshot):
+        if cgroup.cpus(snapshot, group) != available:  # an empty list on v2 is all CPUs already
+            cgroup.set_cpus(draft, group, available, reason)
+
+
+def _release_cpus(draft: Draft, reason: str) -> None:
+    snapshot = draft.snapshot
+    available = cpu_pool.offline_pool(snapshot)
+    for group, _ in _groups(snapshot):
+        cgroup.release_cpus(draft, group, available, reason)
+
+
+# --- by quota -------------------------------------------------------------------------------------------------------
+
+
+def _by_quota(draft: Draft, target: float) -> None:
+    snapshot = draft.snapshot
+    directory = snapshot.qos_paths.get("BestEffort")
+    apart = _apart(snapshot)
+    period = cgroup.period_usec(snapshot, directory) if directory else cgroup.DEFAULT_PERIOD_USEC
+    cpus = len(snapshot.topology.cpus)
+    current = _current_total(snapshot, directory, apart, period)
+    total = quota_usec(cpus, target, current, period)
+    if total is None:
+        total = current.value or 0
+    reason = f"offline work may use {max(target, 0):.0f} millicores together"
+    inside = [g for g in snapshot.groups if g.qos == "BestEffort" and g.pod is not None]
+    shares = split(
+        total,
+        [*([sum(map(_weight, inside))] if directory else []), *map(_weight, apart)],
+        [*([None] if directory else []), *(_own_quota(g.pod.containers, period) if g.pod else None for g in apart)],
+    )
+    if directory:
+        cgroup.set_quota(draft, directory, Limit(shares.pop(0)), reason)
+    for group, share in zip(apart, shares, strict=True):
+        own_period = cgroup.period_usec(snapshot, group.path)
+        limit = Limit(max(share * own_period // period, cgroup.MIN_QUOTA_USEC))
+        cgroup.set_quota(draft, group.path, limit, reason)
+        for child in group.containers:
+            own = _own_quota([child.container], own_period) if child.container else None
+            # v1 refuses a child that may use more than its parent.
+            fits = own is not None and Limit(own) < limit
+            cgroup.set_quota(draft, child.path, Limit(own) if fits else NONE, "held by its pod's share of the target")
+
+
+def split(total: int, weights: Sequence[float], caps: Sequence[int | None]) -> list[int]:
+    """Return shares of a quota in proportion to weights, none above its cap or below what the kernel accepts.
+
+    They sum to the total, unless every share is at its cap or the total is less than the smallest shares together.
+    """
+    shares = [cgroup.MIN_QUOTA_USEC] * len(weights)
+    open_ = [i for i, cap in enumerate(caps) if cap is None or cap > cgroup.MIN_QUOTA_USEC]
+    while open_ and (spare := total - sum(shares)) > 0:
+        sum_of_weights = sum(weights[i] for i in open_)
+        for i in open_:
+            part = weights[i] / sum_of_weights if sum_of_weights else 1 / len(open_)
+            shares[i] += min(int(spare * part), _room(shares[i], caps[i], spare))
+        left = total - sum(shares)
+        if left < len(weights):  # what rounding left over
+            first = next((i for i in open_ if _room(shares[i], caps[i], left) >= left), None)
+            if first is not None:
+                shares[first] += left
+            break
+        open_ = [i for i in open_ if _room(shares[i], caps[i], 1) and (weights[i] or not sum_of_weights)] or [
+            i for i in open_ if _room(shares[i], caps[i], 1)
+        ]
+    return shares
+
+
+def _room(share: int, cap: int | None, spare: int) -> int:
+    return spare if cap is None else max(cap - share, 0)
+
+
+def _own_quota(containers: Sequence[Container], period: int) -> int | None:
+    """Return the quota of containers' native limits together, or None when one of them has no limit."""
+    limits = [container.limit_millicores() for container in containers]
+    known = [limit for limit in limits if limit is not None]
+    return max(sum(known) * period // 1000, cgroup.MIN_QUOTA_USEC) if known and len(known) == len(limits) else None
+
+
+def _apart(snapshot: Snapshot) -> list[PodGroup]:
+    """Return the groups of offline pods outside the offline directory."""
+    return [g for g in cgroup.offline_groups(snapshot) if g.qos != "BestEffort"]
+
+
+def _weight(group: PodGroup) -> float:
+    """Return a pod's share: its request, or one CPU where it asks for nothing."""
+    pod = group.pod
+    return (pod.batch_request_millicores() or pod.request_millicores() or 1000) if pod and pod.active else 0
+
+
+def _current_total(snapshot: Snapshot, directory: str | None, apart: Sequence[PodGroup], period: int) -> Limit:
+    """Return what all offline work may use now; no limit when some of it has none."""
+    total = 0
+    for group in [*filter(None, [directory]), *(g.path for g in apart)]:
+        limit = cgroup.quota(snapshot, group)
+        if limit is None or limit.value is None:
+            return NONE
+        total += limit.value * period // cgroup.period_usec(snapshot, group)
+    return Limit(total) if directory or apart else NONE
+
+
+def _lift_quota(draft: Draft, reason: str) -> None:
+    directory = draft.snapshot.qos_paths.get("BestEffort")
+    if directory:
+        cgroup.set_quota(draft, directory, NONE, reason)
+    _release_quota(draft, reason)
+
+
+def _release_quota(draft: Draft, reason: str) -> None:
+    snapshot = draft.snapshot
+    directory = snapshot.qos_paths.get("BestEffort")
+    if directory:
+        cgroup.release_quota(draft, directory, NONE, reason)
+    for group in _apart(snapshot):
+        places = [(group.path, group.pod.containers if group.pod else ())]
+        places += [(child.path, (child.container,)) for child in group.containers if child.container]
+        for path, containers in places:
+            own = _own_quota(containers, cgroup.period_usec(snapshot, path))
+            cgroup.release_quota(draft, path, Limit(own), reason)

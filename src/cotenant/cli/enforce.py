@@ -1,0 +1,173 @@
+"""``cotenant enforce``: one look at a node, and what the policy wants done there."""
+
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from cotenant.cli import printing
+from cotenant.units import errors
+
+if TYPE_CHECKING:
+    from cotenant.act.draft import Plan
+    from cotenant.kernel.executor import Executor, Outcome
+    from cotenant.kernel.paths import Root
+    from cotenant.model.policy import NodeSlo
+    from cotenant.model.snapshot import Snapshot
+    from cotenant.units.plan import PlanItem
+
+LEFT_OUT = 3
+SETTLED = frozenset({"written", "same"})
+File = pathlib.Path | None
+
+
+class BadInput(errors.CotenantError):
+    """An input file cannot be read."""
+
+
+def command(
+    pods: Annotated[pathlib.Path, typer.Option(help="A v1 PodList in JSON, as the kubelet's /pods gives it.")],
+    slo: Annotated[pathlib.Path, typer.Option(help="A Koordinator NodeSLO, YAML or JSON.")],
+    once: Annotated[bool, typer.Option("--once", help="Look once, act once and end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
+    root: Annotated[str, typer.Option(help="DIR/proc and DIR/sys stand for the machine's.")] = "/",
+    node: Annotated[File, typer.Option(help="The v1 Node; without it the tree's CPUs and memory.")] = None,
+    nrt: Annotated[File, typer.Option(help="The node's NodeResourceTopology.")] = None,
+    usage: Annotated[File, typer.Option(help="What everybody uses; without it, what needs it is skipped.")] = None,
+    priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> int:
+    """Work out what a policy wants done on a node, print it in order, and do it unless --dry-run is given.
+
+    Exit 3: done, but something was left out, refused, or cannot be undone.
+    """
+    if not once:
+        raise typer.BadParameter("give --once; for a loop use cotenant up --enforce", param_hint="--once")
+    from cotenant.act import planning
+    from cotenant.kernel import executor, paths
+
+    place = paths.Root(root)
+    writer = executor.Executor(place, dry_run=dry_run)
+    policy = _read_slo(slo)
+    snapshot = _look(place, writer, pods, node, nrt, usage, priority_interface)
+    plan = planning.plan(snapshot, policy)
+    _print(plan.items, as_json)
+    _tell(plan)
+    if dry_run:
+        return 0
+    outcomes = writer.apply(plan.items)
+    unsettled = [outcome for outcome in outcomes if outcome.state not in SETTLED]
+    for outcome in unsettled:
+        _say(f"{_what(outcome.item)}: {outcome.state}: {outcome.detail}")
+    return LEFT_OUT if plan.left_out or unsettled or _cannot_be_undone(outcomes) else 0
+
+
+def _cannot_be_undone(outcomes: "list[Outcome]") -> bool:
+    return any(outcome.item.irreversible and outcome.state == "written" for outcome in outcomes)
+
+
+def _look(
+    root: "Root", writer: "Executor", pods: pathlib.Path, node: File, nrt: File, usage: File, interface: str | None
+) -> "Snapshot":
+    from cotenant.kernel import snapshot, topology
+    from cotenant.kernel.priority import probing
+    from cotenant.model import node as nodes
+    from cotenant.model import pod
+    from cotenant.model.priority import NAMES
+
+    names = {name: name for name in NAMES}
+    if interface is not None and interface not in names:
+        raise typer.BadParameter(f"{interface!r} is none of {', '.join(names)}", param_hint="--priority-interface")
+    found = probing.choose(root, names[interface]) if interface is not None else probing.probe(root)
+    cpus = topology.read(root)
+    described = _read_object(nrt) if nrt else None
+    if nrt and described is not None:
+        cpus = nodes.decode_topology(described, str(nrt), cpus)
+    if node:
+        own = nodes.Node(capacity_millicores=len(cpus.cpus) * 1000, capacity_memory_bytes=0)
+        here = nodes.decode_node(_read_object(node), str(node), own)
+        if not here.capacity_memory_bytes:
+            memory = topology.node(root, cpus).capacity_memory_bytes
+            here = msgspec.structs.replace(here, capacity_memory_bytes=memory)
+    else:
+        here = topology.node(root, cpus)
+    if described is not None:
+        here = nodes.with_topology_annotations(here, described, str(nrt))
+    return snapshot.read(
+        root,
+        pod.decode(_read(pods), str(pods)),
+        found,
+        cpus,
+        here,
+        nodes.decode_usage(_read(usage), str(usage)) if usage else None,
+        writer.journalled(),
+    )
+
+
+def _read_slo(path: pathlib.Path) -> "NodeSlo":
+    from cotenant.act import slo_fields
+    from cotenant.model import policy
+
+    value = _read_object(path)
+    slo, complaints = policy.decode(value, str(path))
+    for complaint in complaints:
+        _say(complaint)
+    for field, reason in slo_fields.refused(value):
+        _say(f"{field}: not applied: {reason}")
+    return slo
+
+
+def _read(path: pathlib.Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def _read_object(path: pathlib.Path) -> Mapping[str, Any]:
+    """Return the first object in a YAML or JSON file."""
+    text = _read(path)
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        import yaml
+
+        try:
+            value = next(iter(yaml.safe_load_all(text)), None)
+        except yaml.YAMLError as error:
+            raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")
+    return value
+
+
+def _print(items: "tuple[PlanItem, ...]", as_json: bool) -> None:
+    if as_json:
+        printing.print_json(items)
+        return
+    rows = [(item.strategy, item.op, item.path or "", item.old or "", item.new or "", _reason(item)) for item in items]
+    printing.print_table(("strategy", "op", "path", "old", "new", "why"), rows, "Nothing to do.")
+
+
+def _reason(item: "PlanItem") -> str:
+    return f"{item.reason} (cannot be undone)" if item.irreversible else item.reason
+
+
+def _tell(plan: "Plan") -> None:
+    for notice in plan.notices:
+        _say(notice)
+    for strategy, reason in plan.skipped:
+        _say(f"skipped: {strategy}: {reason}")
+    for text in plan.left_out:
+        _say(f"left out: {text}")
+
+
+def _what(item: "PlanItem") -> str:
+    return f"{item.op} {item.path or item.new}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
