@@ -10,7 +10,7 @@ TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
 CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
 KWOK_NODES ?= 200
 
-.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf clean
+.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf native clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,15 @@ test: venv ## every test that needs no long build
 test-all: venv ## all tests, also virtual machines and a cluster
 	@tools/packages.sh $(TEST_PACKAGES) $(CLUSTER_PACKAGES)
 	@$(BIN)/pytest -q
+
+bench: venv native ## measure cost and speed, ours beside the target (minutes)
+	@for run in bench/*/run.py; do echo "== $$run"; $(BIN)/python $$run || exit 1; done
+
+native: build/libllc_probe.so ## the optional cache probe (needs a C compiler; used with --llc-probe)
+
+build/libllc_probe.so: native/llc_probe.c
+	@mkdir -p build
+	@$(CC) -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC -o $@ $<
 
 bpf: ## the BPF objects that the package ships, from bpf/ (needs clang-14, llvm-14, libbpf-dev)
 	@tools/packages.sh $(BPF_PACKAGES)

@@ -24,12 +24,13 @@ def command(
     count: int | None = typer.Option(None, "--count", min=1, help="Stop after so many; else ctrl-C."),
     node: str | None = sampling.NODE,
     match: list[str] = sampling.MATCH,
+    llc_probe: bool = sampling.LLC_PROBE,
     as_json: bool = typer.Option(False, "--json", help="Print each sample as well."),
 ) -> None:
     """Append samples to a file until ctrl-C; the file is whole lines at all times, also after kill -9."""
     from cotenant.cli import printing
 
-    source = sampling.open_sampler(root, period, node, match)
+    source = sampling.open_sampler(root, period, node, match, llc_probe)
     with Record(file) as record:
         for sample in sampling.ticks(source, count):
             record.append(samples.encode(sample))

@@ -16,9 +16,10 @@ def command(
     count: int = typer.Option(1, "--count", min=1, help="How many samples; one more read than that is made."),
     node: str | None = sampling.NODE,
     match: list[str] = sampling.MATCH,
+    llc_probe: bool = sampling.LLC_PROBE,
 ) -> None:
     """Print samples of this machine's pressure, latency and load; what is unknown says why."""
-    for sample in sampling.ticks(sampling.open_sampler(root, period, node, match), count):
+    for sample in sampling.ticks(sampling.open_sampler(root, period, node, match, llc_probe), count):
         if as_json:
             printing.print_json_line(sample)
         else:

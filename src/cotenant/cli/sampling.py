@@ -22,8 +22,14 @@ MATCH = typer.Option(
     help="Groups of that path are of that QoS: LSE, LSR, LS (online), SYSTEM or BE (offline). A later one wins.",
 )
 
+LLC_PROBE = typer.Option(
+    False, "--llc-probe", help="In a virtual machine without counters: time the shared cache, some ms a second."
+)
 
-def open_sampler(root: str, period: str, node: str | None, match: Sequence[str] = ()) -> sampler.Sampler:
+
+def open_sampler(
+    root: str, period: str, node: str | None, match: Sequence[str] = (), llc_probe: bool = False
+) -> sampler.Sampler:
     """Return the sampler that the options ask for.
 
     :raises BadQuantity: if the period is not a duration.
@@ -32,7 +38,9 @@ def open_sampler(root: str, period: str, node: str | None, match: Sequence[str] 
     """
     matches = [classes.Match.parse(text) for text in match]
     place = roots.open_root(root)
-    return sampler.open_sampler(place, node=node, period_s=quantity.seconds(period), matches=matches)
+    return sampler.open_sampler(
+        place, node=node, period_s=quantity.seconds(period), matches=matches, llc_probe=llc_probe
+    )
 
 
 def ticks(

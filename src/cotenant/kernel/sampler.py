@@ -8,6 +8,8 @@ from cotenant.kernel import block, cpu, errors, memory, net, paths, psi, tracing
 from cotenant.kernel.cgroup import classes
 from cotenant.kernel.cgroup import reader as cgroups
 from cotenant.kernel.file import File
+from cotenant.kernel.llc import perf, probe, resctrl
+from cotenant.kernel.llc import reader as llc
 from cotenant.kernel.reading import Reader, reason_of
 from cotenant.model import rate
 from cotenant.model.sample import MissingReason, Sample
@@ -31,6 +33,8 @@ class Sampler:
         clock: clocks.Clock | None = None,
         tracer: tracing.Tracer | MissingReason = "no_bpf",
         matches: Sequence[classes.Match] = (),
+        counters: perf.Perf | MissingReason = "no_pmu",
+        probing: probe.Probe | MissingReason = "not_enabled",
     ) -> None:
         self.root = root or paths.Root()
         self.node = node or _node_name(self.root)
@@ -53,6 +57,7 @@ class Sampler:
             cpus,
             blocks,
             net.NetReader(self.root),
+            llc.LlcReader(counters, resctrl.Resctrl(self.root), probing),
             self._cgroups,
         ]
         self._boot_id = _boot_id(self.root)
@@ -112,14 +117,23 @@ def open_sampler(
     period_s: float = 1.0,
     clock: clocks.Clock | None = None,
     matches: Sequence[classes.Match] = (),
+    llc_probe: bool = False,
 ) -> Sampler:
-    """Return a sampler with everything that the root allows: BPF only for the machine itself."""
-    tracer: tracing.Tracer | MissingReason = "no_bpf"
-    if root.is_machine:
-        from cotenant.kernel.bpf.tracer import BpfTracer  # loads libbpf: not for a tree of files
+    """Return a sampler with everything that the root allows: BPF, performance events and the probe for the machine."""
+    if not root.is_machine:
+        return Sampler(root, node=node, period_s=period_s, clock=clock, matches=matches)
+    from cotenant.kernel.bpf.tracer import BpfTracer  # loads libbpf: not for a tree of files
 
-        tracer = BpfTracer(root)
-    return Sampler(root, node=node, period_s=period_s, clock=clock, tracer=tracer, matches=matches)
+    return Sampler(
+        root,
+        node=node,
+        period_s=period_s,
+        clock=clock,
+        tracer=BpfTracer(root),
+        matches=matches,
+        counters=perf.Perf(root),
+        probing=probe.open_probe(root) if llc_probe else "not_enabled",
+    )
 
 
 def _rfc3339(seconds: float) -> str:

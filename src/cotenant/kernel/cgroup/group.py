@@ -31,6 +31,8 @@ class Period:
     run_queue: Mapping[str, Histogram] | MissingReason
     """Waits for a CPU by group, those of the groups below included."""
     block: Mapping[str, Histogram] | MissingReason
+    no_occupancy: MissingReason
+    """Why no group's cache occupancy is known: monitoring a group needs a write to resctrl, which no reader does."""
 
 
 class Group:
@@ -78,7 +80,7 @@ class Group:
             put(field, _per_second(grown, seconds))
         put("run_queue_latency_p99_usec", _p99(period.run_queue, self.path, seconds))
         put("block_p99_usec", _p99(period.block, self.path, seconds))
-        reasons.setdefault("llc_occupancy_bytes", "no_resctrl")
+        reasons.setdefault("llc_occupancy_bytes", period.no_occupancy)
         stalls: dict[str, float] = {}
         for name in _PSI:
             ratio = psi.stall_ratio(_grown(before, after, f"{name}_usec"), seconds)

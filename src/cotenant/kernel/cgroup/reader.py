@@ -43,6 +43,7 @@ class CgroupReader:
         self._groups: dict[str, Group] = {}
         self._procs: dict[str, File] = {}
         self._writers = Writers(root)
+        self._no_occupancy: MissingReason = "no_resctrl" if root.resctrl() is None else "not_enabled"
 
     def label(self, labels: Mapping[str, classes.Label]) -> None:
         """Take what is known from outside of groups, by path, in place of what was known before."""
@@ -126,7 +127,7 @@ class CgroupReader:
             block_paths = {group.block_inode: path for path, group in self._groups.items()}
             run_queue = self._by_group(trace.cpu_groups, cpu_paths, lambda seen: seen.run_queue)
             block = self._by_group(trace.block_groups, block_paths, lambda seen: seen.block)
-        return Period(seconds, self._cpus() or "unsupported", run_queue, block)
+        return Period(seconds, self._cpus() or "unsupported", run_queue, block, self._no_occupancy)
 
     def _by_group(
         self,
