@@ -19,9 +19,10 @@ MOST_VICTIMS = 5
 OWN_QUOTA_RATIO = 0.1
 """A group throttled in this share of periods waits for a CPU by its own quota, whatever else goes on."""
 
-_EVERY_S = 5.0
-_WEIGHT = 0.08
-"""Each 5 s: a time constant of a minute."""
+_EVERY_S = 10.0
+_WEIGHT = 0.15
+"""Each 10 s: a time constant of a minute. A sample is learned from when the 10 s after it were calm too: else the first
+second of pressure would pass for what a group usually does."""
 _RECENT = 5
 _NO_BASELINE = 0.7
 _CLASS_FACTOR: Mapping[str | None, float] = {"offline": 1.0, "system": 0.8, None: 0.8, "online": 0.6}
@@ -46,22 +47,26 @@ class _Rise:
 class Groups:
     """What the groups of one node use in calm times, and what they did in the last seconds of pressure."""
 
-    __slots__ = ("_baselines", "_learned_at", "_recent")
+    __slots__ = ("_baselines", "_learned", "_pending", "_recent")
 
     def __init__(self) -> None:
         self._baselines: dict[str, dict[str, float]] = {}
-        self._learned_at: float | None = None
+        self._learned = False
+        self._pending: tuple[float, sample.Sample] | None = None
         self._recent: collections.deque[sample.Sample] = collections.deque(maxlen=_RECENT)
 
     def rest(self, at: float, taken: sample.Sample, calm: bool) -> None:
         """Take one sample in: into the baselines when the node is calm, else among the seconds of pressure."""
         if not calm:
             self._recent.append(taken)
+            self._pending = None
             return
         self._recent.clear()
-        if self._learned_at is None or not 0 <= at - self._learned_at < _EVERY_S:
-            self._learned_at = at
-            self._learn(taken)
+        if self._pending is None:
+            self._pending = (at, taken)
+        elif not 0 <= at - self._pending[0] < _EVERY_S:
+            self._learn(self._pending[1])
+            self._pending = (at, taken)
 
     def _learn(self, taken: sample.Sample) -> None:
         learned: dict[str, dict[str, float]] = {}
@@ -75,6 +80,7 @@ class Groups:
                 for name, value in values.items()
             }
         self._baselines = learned
+        self._learned = True
 
     def blame(
         self, detection: evaluation.DetectionName, taken: sample.Sample
@@ -131,7 +137,7 @@ class Groups:
         return rises
 
     def _baseline(self, path: str, measure: registry.Measure) -> float | None:
-        if self._learned_at is None:
+        if not self._learned:
             return None
         return self._baselines.get(path, {}).get(measure.name, 0.0)
 
