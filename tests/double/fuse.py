@@ -53,7 +53,7 @@ class Tree:
 
     def __init__(self, kernel: Kernel, run_directory: pathlib.Path) -> None:
         self.kernel = kernel
-        self.lock = threading.Lock()
+        self.guard = threading.Lock()
         self.handles: dict[int, _Handle] = {}
         self.numbers = iter(range(1, 1 << 60))
         self.run_directory = run_directory
@@ -92,7 +92,7 @@ class Tree:
     def getattr(self, path: str | None, fh: int | None = None) -> dict[str, Any]:
         if path is None:
             path = self.handles[fh or 0].path
-        with self.lock:
+        with self.guard:
             mode, inode = self._entry(path.lstrip("/"))
         number = inode or abs(hash(path)) % (1 << 31) + (1 << 32)
         return {"st_mode": mode, "st_nlink": 2 if stat.S_ISDIR(mode) else 1, "st_size": 0, "st_ino": number}
@@ -108,21 +108,23 @@ class Tree:
 
     releasedir = release
 
-    def readdir(self, path: str | None, fh: int) -> list[str]:
+    def readdir_with_offset(self, path: str | None, offset: int, fh: int) -> list[tuple[str, None, int]]:
+        """List from an offset on: a v2 group's names do not fit into one buffer of the kernel."""
         name = self.handles[fh].path
-        with self.lock:
+        with self.guard:
             found = set(self.directories.get(name, ()))
             with contextlib.suppress(OSError):
                 group = self.kernel.group(name)
                 found = {*group.children, *(file.name for file in group.hierarchy.files_of(group))}
-        return [".", "..", *sorted(found)]
+        names = [".", "..", *sorted(found)]
+        return [(names[at], None, at + 1) for at in range(offset, len(names))]
 
     def readlink(self, path: str) -> str:
         return self.links[path.lstrip("/")]
 
     def open(self, path: str, flags: int) -> int:
         name = path.lstrip("/")
-        with self.lock:
+        with self.guard:
             self._entry(name)
             group = None
             if name not in self.kernel.files:
@@ -141,14 +143,14 @@ class Tree:
         return handle
 
     def read(self, path: str | None, size: int, offset: int, fh: int) -> bytes:
-        with self.lock:
+        with self.guard:
             handle = self._handle(fh)
             if offset == 0 or handle.text is None:
                 handle.text = self.kernel.read(handle.path).encode()
             return handle.text[offset : offset + size]
 
     def write(self, path: str | None, data: bytes, offset: int, fh: int) -> int:
-        with self.lock:
+        with self.guard:
             handle = self._handle(fh)
             self.kernel.writer = 1
             self.kernel.write(handle.path, data.decode("latin-1"))
@@ -158,13 +160,13 @@ class Tree:
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
-        with self.lock:
+        with self.guard:
             self._made_in_groups(path)
             self.kernel.mkdir(path.lstrip("/"))
         return 0
 
     def rmdir(self, path: str) -> int:
-        with self.lock:
+        with self.guard:
             self._made_in_groups(path)
             self.kernel.rmdir(path.lstrip("/"))
         return 0

@@ -38,13 +38,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     flavours: tuple[Flavour, ...] = ALL
     measured: bool = False
     """Seen on a real kernel of ours; otherwise taken from sources or documentation."""
+    cpus: int = 0
+    """How many CPUs, from 0 on, the trial names."""
     steps: tuple[Step, ...]
 
 
-def accepted(file: str, text: str, reads: str | tuple[str, ...] | None = None, group: str = ".") -> Step:
-    """Return the step of a write that succeeds and reads back as ``reads`` (default: as written)."""
-    values = (text,) if reads is None else (reads,) if isinstance(reads, str) else reads
-    return Step("write", group, file, text, None, values)
+def accepted(file: str, text: str, *reads: str, group: str = ".") -> Step:
+    """Return the step of a write that succeeds and reads back as one of ``reads`` (default: as written)."""
+    return Step("write", group, file, text, None, reads or (text,))
 
 
 def refused(file: str, text: str, *errno: str, group: str = ".") -> Step:
@@ -261,6 +262,43 @@ _MAINLINE_V1: tuple[Trial, ...] = (
     ),
 )
 
+_CPUS = "cpuset.cpus"
+_LIMIT = "memory.limit_in_bytes"
+_GROUPS_V1: tuple[Trial, ...] = (
+    Trial(
+        name="v1: a CPU set is within its parent's and holds its children's",
+        version=1,
+        controller="cpuset",
+        file=_CPUS,
+        measured=True,
+        cpus=2,
+        steps=(
+            reads(_CPUS, ""),
+            accepted(_CPUS, "0,1", "0-1"),
+            group("child"),
+            reads(_CPUS, "", group="child"),
+            accepted(_CPUS, "0", group="child"),
+            refused(_CPUS, "1", "EBUSY"),
+            accepted(_CPUS, "0"),
+            refused(_CPUS, "0-1", "EACCES", group="child"),
+            refused(_CPUS, "text", "EINVAL"),
+        ),
+    ),
+    Trial(
+        name="v1: memory limits are whole pages, and the swap limit is not below the memory limit",
+        version=1,
+        controller="memory",
+        file=_LIMIT,
+        measured=True,
+        steps=(
+            accepted(_LIMIT, "1048577", "1048576"),
+            refused(_LIMIT, "text", "EINVAL"),
+            accepted(_LIMIT, "-1", "9223372036854771712", "9223372036854710272"),
+            accepted("memory.soft_limit_in_bytes", "1048576"),
+        ),
+    ),
+)
+
 _WEIGHT = "cpu.weight"
 _MAX = "cpu.max"
 _MAINLINE_V2: tuple[Trial, ...] = (
@@ -308,7 +346,7 @@ _MAINLINE_V2: tuple[Trial, ...] = (
     ),
 )
 
-TRIALS: tuple[Trial, ...] = (*_MAINLINE_V1, *_MAINLINE_V2, *_OPENEULER, *_ANOLIS, *_TENCENT)
+TRIALS: tuple[Trial, ...] = (*_MAINLINE_V1, *_GROUPS_V1, *_MAINLINE_V2, *_OPENEULER, *_ANOLIS, *_TENCENT)
 """Every trial, mainline first. A new kernel's answers are new rows here, not code elsewhere."""
 
 
