@@ -14,6 +14,8 @@ from cotenant.web.feed import Moment, Refused, RulesState, Unavailable
 
 
 class Source:
+    bpf_core_ratio = 0.0005
+
     def __init__(self) -> None:
         self.second = 0
         self.primed = False
@@ -79,6 +81,7 @@ def test_one_tick_reaches_everyone(bench: Bench) -> None:
     assert seen == [bench.host.latest()]
     assert seen[0].cost.rss_bytes == 2048 * 1024
     assert seen[0].cost.sample_usec is not None
+    assert seen[0].cost.bpf_cpu_ratio == 0.0005
     bench.clock.advance(3)
     assert bench.host.age_s() == 3
     bench.history.stop()

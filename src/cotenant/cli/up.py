@@ -19,6 +19,7 @@ def command(
         None, "--rules", metavar="FILE", help="Rules of detection; read again whenever the file changes."
     ),
     period: str = sampling.PERIOD,
+    match: list[str] = sampling.MATCH,
     web: bool = typer.Option(True, "--web/--no-web", help="Without: no page, API and metrics; history only."),
     token_file: pathlib.Path | None = typer.Option(
         None, "--token-file", metavar="FILE", help="Secret that changes need; else a new one in the data directory."
@@ -32,7 +33,7 @@ def command(
     from cotenant.local.rules import FileJudge, PresetJudge
 
     _log_to_stderr(as_json)
-    source = sampling.open_sampler("/", period, None)
+    source = sampling.open_sampler("/", period, None, match)
     judge = PresetJudge(engine.Engine) if rules is None else FileJudge(rules, source.period_s, engine.Engine)
     settings = program.Settings(
         port=port, listen=listen, data=data, period_s=source.period_s, web=web, token_file=token_file

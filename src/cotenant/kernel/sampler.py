@@ -63,6 +63,11 @@ class Sampler:
         self._boot_id = _boot_id(self.root)
         self._last_s: float | None = None
 
+    @property
+    def bpf_core_ratio(self) -> float | None:
+        """CPU time of our BPF programs as a share of one CPU; None before it was measured, or where none runs."""
+        return self._feed.core_ratio
+
     def label(self, labels: Mapping[str, classes.Label]) -> None:
         """Take the classes and names of groups, by path, from whoever knows the pods; in place of those before."""
         self._cgroups.label(labels)

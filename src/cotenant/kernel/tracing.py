@@ -68,6 +68,11 @@ class Tracer(Protocol):
         """Return what happened since the last read, or why nothing is known."""
         ...
 
+    @property
+    def core_ratio(self) -> float | None:
+        """The programs' own run time as a share of one CPU; None before it was measured, or where it cannot be."""
+        ...
+
     def close(self) -> None:
         """Take the programs out of the kernel."""
         ...
@@ -84,6 +89,11 @@ class Feed:
         """Read the tracer; :attr:`trace` is then what happened in the last period, or why it is unknown."""
         if not isinstance(self._tracer, str):
             self.trace = self._tracer.read()
+
+    @property
+    def core_ratio(self) -> float | None:
+        """The tracer's own run time as a share of one CPU, or None when it is not known or there is no tracer."""
+        return None if isinstance(self._tracer, str) else self._tracer.core_ratio
 
     def close(self) -> None:
         """Close the tracer."""

@@ -25,6 +25,11 @@ REMEMBERED_INCIDENTS = 50
 class SampleSource(Protocol):
     """Where samples come from: the kernel's readers, or a test."""
 
+    @property
+    def bpf_core_ratio(self) -> float | None:
+        """CPU time of eBPF programs as a share of one CPU; None where it is not known."""
+        ...
+
     def prime(self) -> None:
         """Read every source once, so that the next sample has rates."""
         ...
@@ -113,7 +118,7 @@ class Host:
         moment = Moment(
             sample=sample,
             evaluation=evaluation,
-            cost=self._meter.mark(sample_s, getattr(self._source, "bpf_cpu_ratio", None)),
+            cost=self._meter.mark(sample_s, self._source.bpf_core_ratio),
             rules=self._judge.rules_state(),
             history=self._history.state(),
             incident=self._tracker.current,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cotenant.model import series
+from cotenant.model import series, summary
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect, Victim
 from cotenant.model.incident import EndedBy, Incident, PeakSignal
 
@@ -38,7 +38,7 @@ class IncidentTracker:
     def _grown(self, incident: Incident, evaluation: Evaluation, triggered: dict[DetectionName, Detection]) -> Incident:
         level, peak = evaluation.interference_level, incident.level_peak
         dominant = incident.dominant
-        leader = series.dominant_of(evaluation)
+        leader = summary.dominant_of(evaluation)
         if leader is not None and (triggered[leader].index or 0.0) > self._peak_index:
             self._peak_index = triggered[leader].index or 0.0
             dominant = leader

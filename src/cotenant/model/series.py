@@ -4,7 +4,7 @@ import datetime
 
 import msgspec
 
-from cotenant.model.evaluation import DetectionName, Evaluation
+from cotenant.model.evaluation import Evaluation
 from cotenant.model.sample import Sample
 
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
@@ -41,9 +41,3 @@ def _collect(struct: msgspec.Struct, prefix: str, values: dict[str, float]) -> N
 def time_ms_of(time: str) -> int:
     """Return an RFC 3339 time in milliseconds since the epoch. It is also an incident's number: unique on a host."""
     return round(datetime.datetime.fromisoformat(time).timestamp() * 1000)
-
-
-def dominant_of(evaluation: Evaluation) -> DetectionName | None:
-    """Return the triggered detection with the largest index, or None when none is triggered."""
-    triggered = [(d.index or 0.0, name) for name, d in evaluation.detections.items() if d.triggered]
-    return max(triggered)[1] if triggered else None

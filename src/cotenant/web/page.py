@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import msgspec
 
-from cotenant.model import series, wording
+from cotenant.model import series, summary, wording
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation
 from cotenant.model.incident import Incident
 from cotenant.model.missing import EXPLANATIONS
@@ -20,6 +20,10 @@ TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
 PARTS = ("now", "groups", "incidents", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
+
+
+WORDS: dict[summary.State, str] = {"hurt": "triggered", "tense": "raised", "calm": "calm", "unknown": "unknown"}
+"""What a tile says of its detection."""
 
 
 class IncidentSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +102,12 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "moment": moment,
         "sample": moment.sample,
         "evaluation": evaluation,
-        "state": state_of(evaluation),
-        "headline": headline_of(evaluation, moment.sample.missing),
-        "detail": detail_of(evaluation, moment.sample.missing),
+        "state": summary.state_of(evaluation),
+        "headline": summary.headline_of(evaluation),
+        "detail": summary.detail_of(evaluation, moment.sample.missing),
         "tiles": [tile_of(name, detection) for name, detection in evaluation.detections.items()],
-        "victims": named(evaluation, "victims"),
-        "suspects": named(evaluation, "suspects"),
+        "victims": summary.victims_of(evaluation),
+        "suspects": summary.suspects_of(evaluation),
         "cgroups": [row_of(cgroup) for cgroup in busiest(moment.sample.cgroups, CGROUPS_SHOWN)],
         "cgroups_total": len(moment.sample.cgroups),
         "incidents": [incident_of(incident) for incident in incidents],
@@ -114,89 +118,15 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
     }
 
 
-def state_of(evaluation: Evaluation) -> str:
-    """Return the page's mood: hurt, tense (a raised index, nothing triggered), calm or unknown."""
-    if evaluation.hard or any(d.triggered for d in evaluation.detections.values()):
-        return "hurt"
-    if evaluation.interference_level is None:
-        return "unknown"
-    return "calm" if evaluation.bucket in ("none", "low") else "tense"
-
-
-def headline_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:
-    """Return the answer to "is anyone hurt now?"."""
-    state = state_of(evaluation)
-    victims = named(evaluation, "victims")
-    if state == "hurt" and victims:
-        first = victims[0].name
-        others = len(victims) - 1
-        return f"{first} is hurt" if not others else f"{first} and {others} more are hurt"
-    if state == "hurt":
-        return "This machine is under pressure"
-    if state == "tense":
-        return "Nobody is hurt, but pressure is rising"
-    return "Nobody is hurt" if state == "calm" else "Not known yet"
-
-
-def detail_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:
-    """Return the sentence under the headline: the cause with its number, or how far from it we are."""
-    known = {name: d for name, d in evaluation.detections.items() if d.index is not None}
-    if evaluation.interference_level is None or not known:
-        return "No signal of any detection is known: see “Unavailable” below."
-    dominant = series.dominant_of(evaluation)
-    name = dominant if dominant is not None else max(known, key=lambda key: known[key].index or 0.0)
-    signal = leading_signal(evaluation.detections[name])
-    value = ""
-    if signal is not None:
-        state = evaluation.detections[name].signals[signal]
-        value = f"{wording.title_of(signal)} {wording.value_text(signal, state.value)}"
-        if state.threshold is not None:
-            value += f", threshold {wording.value_text(signal, state.threshold)}"
-    title = wording.DETECTION_TITLES[name]
-    if dominant is None:
-        if known[name].index == 0:
-            return "Every detection that can be seen is calm."
-        return f"Nearest to trouble: {title.lower() if title[1].islower() else title} ({value})."
-    text = f"{title}: {value}."
-    if missing.get("online") == "no_class":
-        text += " No group is marked online, so whom it hurts is not known."
-    return text
-
-
-def leading_signal(detection: Detection) -> str | None:
-    """Return the known signal with the largest index, or None when none is known."""
-    known = [(state.index, name) for name, state in detection.signals.items() if state.index is not None]
-    return max(known)[1] if known else None
-
-
-def named(evaluation: Evaluation, kind: str) -> list[Any]:
-    """Return the victims or suspects of the triggered detections, each once, the strongest first."""
-    found: dict[str, Any] = {}
-    for detection in evaluation.detections.values():
-        if detection.triggered:
-            for entry in getattr(detection, kind):
-                known = found.get(entry.name)
-                if known is None or getattr(entry, "confidence", 0.0) > getattr(known, "confidence", 0.0):
-                    found[entry.name] = entry
-    return sorted(found.values(), key=lambda entry: -getattr(entry, "confidence", 0.0))
-
-
 def tile_of(name: DetectionName, detection: Detection) -> dict[str, Any]:
     """Return one detection's tile."""
-    signal = leading_signal(detection)
+    signal = summary.leading_signal(detection)
     state = detection.signals[signal] if signal is not None else None
-    if detection.triggered:
-        mood, word = "hurt", "triggered"
-    elif detection.index is None:
-        mood, word = "unknown", "unknown"
-    elif detection.index >= 0.25:
-        mood, word = "tense", "raised"
-    else:
-        mood, word = "calm", "calm"
+    mood = summary.detection_state_of(detection)
     return {
         "title": wording.DETECTION_TITLES[name],
         "mood": mood,
-        "word": word,
+        "word": WORDS[mood],
         "index": detection.index,
         "width": round((detection.index or 0.0) * 100, 1),
         "signal": signal,
@@ -207,19 +137,16 @@ def tile_of(name: DetectionName, detection: Detection) -> dict[str, Any]:
 
 def row_of(cgroup: Cgroup) -> dict[str, Any]:
     """Return one line of the table of groups."""
-    block = [value for value in (cgroup.read_bytes_per_sec, cgroup.write_bytes_per_sec) if value is not None]
-    psi = {name: getattr(cgroup.psi, name) for name in cgroup.psi.__struct_fields__}
-    known = {name: value for name, value in psi.items() if value is not None}
-    worst = max(known, key=lambda name: known[name]) if known else None
+    stall, field = summary.stall_of(cgroup)
     return {
         "path": cgroup.path,
         "name": cgroup.name or cgroup.path,
         "class": cgroup.class_,
         "cpu": cgroup.cpu_used_ratio,
         "memory": cgroup.memory_bytes,
-        "block": sum(block) if block else None,
-        "stall": None if worst is None else known[worst],
-        "stall_title": "" if worst is None else wording.title_of(f"cgroup.{worst}"),
+        "block": summary.block_of(cgroup),
+        "stall": stall,
+        "stall_title": "" if field is None else wording.title_of(f"cgroup.{field}"),
         "throttled": cgroup.throttled_ratio,
     }
 

@@ -1,6 +1,7 @@
 """All of cotenant's programs as one tracer; what does not load here is unknown with its reason, the rest works."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -71,6 +72,12 @@ class BpfTracer:
             _state("block", self._block, "insert, issue and complete"),
             _state("run_queue", self._run_queue, getattr(self._run_queue, "method", "")),
         )
+
+    @property
+    def core_ratio(self) -> float | None:
+        """The programs' run time while it was measured last, as a share of one CPU; None before that."""
+        costs = [program.cost.cpu_ratio for program in self.programs if program.cost is not None]
+        return sum(costs) * (os.cpu_count() or 1) if costs else None
 
     def close(self) -> None:
         """Take the programs out of the kernel."""

@@ -1,0 +1,135 @@
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+from cotenant.cli import app, top
+from cotenant.model.evaluation import Detection, Evaluation, SignalState, Suspect, Victim
+from cotenant.model.sample import Block, Cgroup, CgroupPsi, Cpu, Sample
+
+
+def sample() -> Sample:
+    return Sample(
+        node="a-node-with-a-rather-long-name.example.org",
+        time="2026-11-30T00:00:10.000Z",
+        cpu=Cpu(used_ratio=0.5),
+        block=Block(p99_usec=65000),
+        cgroups=[
+            Cgroup(path="system.slice/" + "long" * 30, class_="online", cpu_used_ratio=0.1, memory_bytes=5 << 30),
+            Cgroup(path="b", cpu_used_ratio=0.3, read_bytes_per_sec=1e6, psi=CgroupPsi(io_some_ratio=0.9)),
+            Cgroup(path="c"),
+        ],
+        missing={"llc": "no_pmu"},
+    )
+
+
+def evaluation() -> Evaluation:
+    io = Detection(
+        triggered=True,
+        index=0.6,
+        signals={"block.p99_usec": SignalState(value=65000, index=0.6, threshold=30000)},
+        victims=[Victim(name="web.service", evidence="I/O stall 40 % of the time")],
+        suspects=[Suspect(name="backup", confidence=0.9, evidence="wrote 310 MiB/s, 90 % of all bytes, from 2 MiB/s")],
+    )
+    return Evaluation(
+        node="n", time="t", interference_level=0.6, bucket="high", coverage=0.4,
+        detections={"ioCongestion": io, "cachePollution": Detection()},
+    )  # fmt: skip
+
+
+def drawn(width: int, sort: str = "c", rows: int | None = None, *, live: bool = False) -> list[str]:
+    console = Console(width=width, record=True, file=open(os.devnull, "w"), highlight=False)  # noqa: SIM115
+    console.print(top.screen(sample(), evaluation(), sort, rows, live))
+    console.file.close()
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_line_fits_and_says_who(width: int) -> None:
+    lines = drawn(width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert "web.service is hurt" in text
+    assert "TRIGGERED" in text
+    assert "backup (90 % sure)" in text
+    assert "last-level cache (no_pmu)" in text
+    assert len(lines) <= 24
+
+
+@pytest.mark.parametrize(("sort", "order"), [("c", "bs"), ("m", "sb"), ("i", "bs"), ("p", "bs")])
+def test_sorting_puts_the_unknown_last(sort: str, order: str) -> None:
+    lines = drawn(100, sort)
+    groups = [line[0] for line in lines if re.match(r"(system\.slice|b |c )", line)]
+    assert "".join(groups) == f"{order}c"
+
+
+def test_the_screen_bounds_the_groups() -> None:
+    assert "c " not in [line[:2] for line in drawn(80, rows=2)]
+
+
+def test_a_wrong_sort_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["top", "--once", "--sort", "x"]) == 2
+    assert "none of c, m, i, p" in capsys.readouterr().err
+
+
+@pytest.mark.real
+def test_without_a_terminal_it_prints_once_and_without_colour() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cotenant", "top", "--period", "200ms"], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "CPU contention" in done.stdout
+
+
+@pytest.mark.real
+def test_json_is_one_snapshot() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cotenant", "top", "--json", "--period", "200ms"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    snapshot = json.loads(done.stdout)
+    assert 0 <= snapshot["sample"]["cpu"]["used_ratio"] <= 1
+    assert "cpuContention" in snapshot["evaluation"]["detections"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("no_color", [False, True])
+def test_in_a_terminal_it_draws_until_q(tmp_path: pathlib.Path, no_color: bool) -> None:
+    master, slave = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    environment |= {"NO_COLOR": "1"} if no_color else {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cotenant", "top", "--period", "200ms"],
+        stdin=slave, stdout=slave, stderr=slave, env=environment,
+    )  # fmt: skip
+    os.close(slave)
+    try:
+        text = ""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and "CPU contention" not in text:
+            if select.select([master], [], [], 0.2)[0]:
+                text += os.read(master, 65536).decode(errors="replace")
+        assert "q quit" in text
+        assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", text)) is not no_color
+        os.write(master, b"q")
+        while select.select([master], [], [], 5)[0]:  # the screen must be drained for the process to end
+            try:
+                if not os.read(master, 65536):
+                    break
+            except OSError:
+                break
+        assert process.wait(10) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(master)

@@ -1,0 +1,207 @@
+"""The program as people start it: a process of its own on a free port of loopback, with this machine's kernel."""
+
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.real
+
+START_LIMIT_S = 2.0
+SLOW = 10.0
+"""What a machine that is busy with other tests may take instead."""
+
+
+class Up:
+    def __init__(self, data: pathlib.Path, *options: str) -> None:
+        self.log = data.parent / "up.log"
+        command = [sys.executable, "-m", "cotenant", "up", "--port", "0", "--data", str(data), *options]
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log.open("a"), text=True)
+        self.line = self._first_line()
+        found = re.search(r"http://\S+", self.line)
+        self.url = found[0] if found else ""
+        self.data = data
+
+    def _first_line(self) -> str:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], 30)
+        assert ready, self.log.read_text()
+        return self.process.stdout.readline()
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return json.load(answer)
+
+    def status(self, path: str, headers: dict[str, str] | None = None, data: bytes | None = None) -> int:
+        request = urllib.request.Request(self.url + path, headers=headers or {}, data=data)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def rss_mib(self) -> float:
+        text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", text)[0]) / 1024
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(15)
+
+
+Start = Callable[..., Up]
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Start]:
+    running: list[Up] = []
+
+    def run(*options: str) -> Up:
+        up = Up(tmp_path / "data", *options)
+        running.append(up)
+        return up
+
+    yield run
+    for up in running:
+        if up.process.poll() is None:
+            up.process.kill()
+        up.process.wait()
+        assert up.process.stdout is not None
+        up.process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_starts_quickly_and_ends_cleanly(start: Start, number: int) -> None:
+    up = start()
+    assert up.url, up.line
+    took = time.monotonic() - up.started
+    assert took < (START_LIMIT_S if os.getloadavg()[0] < 1 else SLOW)
+    sample = up.get("api/v1/sample")
+    assert 0 <= sample["cpu"]["used_ratio"] <= 1
+    assert up.status("") == 200
+    # A page that is open must not hold up the end.
+    with urllib.request.urlopen(up.url + "api/v1/stream", timeout=10) as stream:
+        assert stream.readline() == b"event: tick\n"
+        began = time.monotonic()
+        assert up.end(number) == 0
+        assert time.monotonic() - began < SLOW
+    assert "Traceback" not in up.log.read_text()
+
+
+def test_history_survives_kill_9(start: Start) -> None:
+    first = start("--period", "200ms")
+    deadline = time.monotonic() + 20
+    while len(first.get("api/v1/history?seconds=60")["points"]) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    before = first.get("api/v1/history?seconds=60")["points"]
+    first.end(signal.SIGKILL)
+    second = start("--period", "200ms")
+    after = second.get("api/v1/history?seconds=600")["points"]
+    assert [point[0] for point in after[: len(before)]] == [point[0] for point in before]
+    report = second.get("api/v1/report")
+    assert report["history"]["error"] is None
+    assert report["history"]["notice"] is None
+
+
+def test_a_damaged_history_is_moved_aside(start: Start, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "history.sqlite").write_bytes(b"\x5a" * 20000)
+    up = start()
+    assert "history.sqlite.damaged" in up.get("api/v1/report")["history"]["notice"]
+    assert (tmp_path / "data" / "history.sqlite.damaged").read_bytes() == b"\x5a" * 20000
+
+
+def test_a_full_disk_costs_the_history_alone(start: Start, tmp_path: pathlib.Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root")
+    data = tmp_path / "data"
+    data.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", data], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
+    try:
+        up = start("--period", "100ms")
+        deadline = time.monotonic() + 40
+        while (error := up.get("api/v1/report")["history"]["error"]) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert "full" in error or "space" in error or "I/O" in error
+        first = up.get("api/v1/sample")["uptime_s"]
+        time.sleep(0.5)
+        assert up.get("api/v1/sample")["uptime_s"] > first, "sampling goes on"
+        with urllib.request.urlopen(up.url + "metrics", timeout=10) as answer:
+            assert "cotenant_history_failed 1.0" in answer.read().decode()
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        subprocess.run(["umount", "-l", data], check=True)
+
+
+def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "cotenant", "up", "--port", str(port), "--data", str(tmp_path)],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"cotenant: port {port} on 127.0.0.1 is in use; choose another with --port\n"
+
+
+def test_beyond_loopback_without_a_token_is_refused(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cotenant", "up", "--listen", "0.0.0.0", "--port", "0", "--data", str(tmp_path)],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--token-file" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_token_of_the_data_directory_opens_changes(start: Start) -> None:
+    up = start()
+    token = (up.data / "token").read_text().strip()
+    path = "api/v1/rules/rollback"
+    assert up.status(path, data=b"{}") == 401
+    assert up.status(path, {"Host": "evil.example"}, b"{}") == 403
+    assert up.status(path, {"Origin": "http://evil.example", "Authorization": f"Bearer {token}"}, b"{}") == 403
+    assert up.status(path, {"Authorization": f"Bearer {token}"}, b"{}") == 409, "a preset has no revisions"
+
+
+def test_without_the_page_it_is_small_and_still_keeps_history(start: Start) -> None:
+    up = start("--no-web", "--period", "200ms")
+    assert "http" not in up.line
+    deadline = time.monotonic() + 20
+    rows = 0
+    while rows < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+        with sqlite3.connect(up.data / "history.sqlite") as db:
+            (rows,) = db.execute("SELECT count(*) FROM point_1s").fetchone()
+        db.close()
+    assert up.rss_mib() <= 64
+    maps = pathlib.Path(f"/proc/{up.process.pid}/maps").read_text()
+    assert "pydantic_core" not in maps
+    assert up.end(signal.SIGTERM) == 0
+
+
+def test_the_page_is_not_large(start: Start) -> None:
+    up = start("--period", "200ms")
+    for path in ("", "metrics", "api/v1/openapi.json"):
+        assert up.status(path) == 200
+    up.get("api/v1/history?seconds=86400")
+    assert up.rss_mib() <= 120
