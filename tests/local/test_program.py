@@ -208,7 +208,8 @@ def test_the_page_is_not_large(start: Start) -> None:
 
 def test_the_page_is_loaded_only_when_it_is_served() -> None:
     code = (
-        "import sys; from cotenant.cli import up; from cotenant.detect import engine; from cotenant.local import program;"
+        "import sys\n"
+        "from cotenant.cli import up\nfrom cotenant.detect import engine\nfrom cotenant.local import program\n"
         "print(sorted({'starlette', 'uvicorn', 'jinja2', 'prometheus_client', 'rich'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

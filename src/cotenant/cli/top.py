@@ -78,12 +78,14 @@ def command(
 ) -> None:
     """Show who is hurt, by what and by whom, once a second. Keys: c m i p sort, q quits."""
     from cotenant.detect import engine, presets
-    from cotenant.local import rules as rules_files
+    from cotenant.local import rules_file
 
     if sort not in SORT_KEYS:
         raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORT_KEYS)}", param_hint="--sort")
     source = sampling.open_sampler(root, period, None, match)
-    wanted = presets.get() if rules is None else rules_files.read(pathlib.Path(rules), source.period_s)
+    wanted = presets.get()
+    if rules is not None:
+        wanted = rules_file.for_one_host(rules_file.load(pathlib.Path(rules), source.period_s)).rules
     judge = engine.Engine(wanted)
     single = once or as_json or not sys.stdout.isatty()
     # Three samples make a window's values known.

@@ -29,14 +29,21 @@ def command(
     """Watch this machine: who is hurt, by what and by whom, in a web page; ctrl-C ends it."""
     from cotenant.detect import engine
     from cotenant.kernel import paths
-    from cotenant.local import program
+    from cotenant.local import listening, program
+    from cotenant.local.revisions import Revisions
     from cotenant.local.rules import FileJudge, PresetJudge
+    from cotenant.units.clock import SystemClock
 
     _log_to_stderr(as_json)
     source = sampling.open_sampler("/", period, None, match)
-    judge = PresetJudge(engine.Engine) if rules is None else FileJudge(rules, source.period_s, engine.Engine)
+    place = listening.data_directory(data)
+    judge: PresetJudge | FileJudge
+    if rules is None:
+        judge = PresetJudge(engine.Engine)
+    else:
+        judge = FileJudge(rules, source.period_s, engine.Engine, Revisions(place), SystemClock())
     settings = program.Settings(
-        port=port, listen=listen, data=data, period_s=source.period_s, web=web, token_file=token_file
+        port=port, listen=listen, data=place, period_s=source.period_s, web=web, token_file=token_file
     )
     running = program.Program(settings, source, judge, paths.Root().proc / "self" / "status", _say)
     try:

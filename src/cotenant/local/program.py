@@ -23,11 +23,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run. ``data`` None: the place that fits the user. ``web`` False: no page, no API, no metrics."""
+    """How to run. ``data`` holds history and token. ``web`` False: no page, no API, no metrics."""
 
+    data: pathlib.Path
     port: int = 7070
     listen: str = "127.0.0.1"
-    data: pathlib.Path | None = None
     period_s: float = 1.0
     web: bool = True
     token_file: pathlib.Path | None = None
@@ -50,7 +50,7 @@ class Program:
         clock = clock or SystemClock()
         if settings.web:
             listening.check(settings.listen, settings.token_file)
-        self._data = listening.data_directory(settings.data)
+        self._data = settings.data
         self._socket: socket.socket | None = None
         if settings.web:
             self._socket = listening.bind(settings.listen, settings.port)
