@@ -58,6 +58,12 @@ EXPLANATIONS: dict[MissingReason, Explanation] = {
 }
 
 
+PASSING_REASONS: frozenset[MissingReason] = frozenset(
+    {"first_sample", "too_few", "reset", "stale", "gone", "not_running"}
+)
+"""Reasons that go away by themselves."""
+
+
 def reason_of(name: str, missing: Mapping[str, MissingReason]) -> MissingReason | None:
     """Return why a field such as ``psi.irq_full_ratio`` is unknown: its own entry, else its group's, else None."""
     while name:

@@ -57,6 +57,14 @@ _FIELD_TITLES = {
     "nic_dropped_per_sec": "packets dropped by the NIC",
     "throttled_ratio": "throttled by its own quota",
     "cpu_used_ratio": "CPU used",
+    "memory_bytes": "memory",
+    "read_bytes_per_sec": "bytes read",
+    "write_bytes_per_sec": "bytes written",
+    "read_iops": "reads",
+    "write_iops": "writes",
+    "in_flight": "requests in flight",
+    "llc_occupancy_bytes": "LLC occupancy",
+    "class": "class",
 }
 
 _GROUP_TITLES = {
@@ -84,6 +92,8 @@ def title_of(name: str) -> str:
         return f"{group.removeprefix('block.devices.')}: {'latency ' if field[1:3].isdecimal() else ''}{title}"
     if group in ("online", "online.psi"):
         return f"online: {title}"
+    if group in ("cgroups", "cgroups.psi"):
+        return f"some groups: {title}"
     if group in ("offline", "offline.psi"):
         return f"offline: {title}"
     if group == "block" and field != "oldest_in_flight_usec":

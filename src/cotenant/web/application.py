@@ -25,6 +25,9 @@ from cotenant.web.stream import Broadcast, event_of
 
 BODY_LIMIT_BYTES = 4096
 FIRST_SAMPLE_TIMEOUT_S = 3.0
+INCIDENTS_SHADED = 60
+"""The newest ones, for the page's charts and list."""
+
 STATIC = pathlib.Path(__file__).parent / "static"
 STATIC_FILES = {
     "page.css": "text/css",
@@ -103,7 +106,7 @@ class Site:
     def _recent_incidents(self, moment: Moment) -> list[Incident]:
         """Return the incidents that the page lists; the open one alone when the history cannot be read."""
         try:
-            return self._feed.incidents(30)
+            return self._feed.incidents(INCIDENTS_SHADED)
         except Unavailable:
             return [moment.incident] if moment.incident else []
 

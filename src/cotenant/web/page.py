@@ -10,7 +10,7 @@ import msgspec
 from cotenant.model import series, summary, wording
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation
 from cotenant.model.incident import Incident
-from cotenant.model.missing import EXPLANATIONS
+from cotenant.model.missing import EXPLANATIONS, PASSING_REASONS, reason_of
 from cotenant.model.sample import Cgroup, MissingReason
 from cotenant.web.feed import Moment
 from cotenant.web.metrics import busiest
@@ -18,6 +18,7 @@ from cotenant.web.panels import PANELS
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
+INCIDENTS_SHOWN = 12
 PARTS = ("now", "groups", "incidents", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
 
@@ -111,6 +112,7 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "cgroups": [row_of(cgroup) for cgroup in busiest(moment.sample.cgroups, CGROUPS_SHOWN)],
         "cgroups_total": len(moment.sample.cgroups),
         "incidents": [incident_of(incident) for incident in incidents],
+        "incidents_shown": INCIDENTS_SHOWN,
         "unavailable": unavailable_of(moment),
         "cost": moment.cost,
         "rules": moment.rules,
@@ -174,18 +176,20 @@ def incident_of(incident: Incident) -> dict[str, Any]:
 
 
 def unavailable_of(moment: Moment) -> list[dict[str, Any]]:
-    """Return what is missing by reason: why, what would enable it, and the signals concerned."""
+    """Return what is missing by reason, lasting reasons first: why, what would enable it, and the signals concerned."""
+    missing = moment.evaluation.missing | moment.sample.missing
     by_reason: dict[MissingReason, list[str]] = {}
-    for name, reason in sorted((moment.sample.missing | moment.evaluation.missing).items()):
-        by_reason.setdefault(reason, []).append(name)
+    for name, reason in missing.items():
+        if reason_of(name.rpartition(".")[0], missing) != reason:  # else its group says it already
+            by_reason.setdefault(reason, []).append(sentence(wording.title_of(name)))
     return [
         {
             "why": EXPLANATIONS[reason].why,
             "remedy": EXPLANATIONS[reason].remedy,
             "reason": reason,
-            "names": list(dict.fromkeys(wording.title_of(name) for name in names)),
+            "names": list(dict.fromkeys(by_reason[reason])),
         }
-        for reason, names in by_reason.items()
+        for reason in sorted(by_reason, key=lambda reason: reason in PASSING_REASONS)
     ]
 
 
