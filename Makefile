@@ -10,7 +10,7 @@ TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
 CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
 KWOK_NODES ?= 200
 
-.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf native clean
+.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf native screenshots clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,10 @@ build/libllc_probe.so: native/llc_probe.c
 bpf: ## the BPF objects that the package ships, from bpf/ (needs clang-14, llvm-14, libbpf-dev)
 	@tools/packages.sh $(BPF_PACKAGES)
 	@bpf/build.sh
+
+screenshots: venv ## the pictures in docs/images, of this machine under some noise (needs chromium)
+	@tools/packages.sh chromium
+	@$(BIN)/python tools/screenshot.py
 
 cluster: venv ## a whole Kubernetes cluster on loopback (about 20 min the first time, then seconds)
 	@tools/packages.sh $(CLUSTER_PACKAGES)

@@ -75,6 +75,7 @@ def command(
     root: str = sampling.ROOT,
     period: str = sampling.PERIOD,
     match: list[str] = sampling.MATCH,
+    llc_probe: bool = sampling.LLC_PROBE,
 ) -> None:
     """Show who is hurt, by what and by whom, once a second. Keys: c m i p sort, q quits."""
     from cotenant.detect import engine, presets
@@ -82,7 +83,7 @@ def command(
 
     if sort not in SORT_KEYS:
         raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORT_KEYS)}", param_hint="--sort")
-    source = sampling.open_sampler(root, period, None, match)
+    source = sampling.open_sampler(root, period, None, match, llc_probe)
     wanted = presets.get()
     if rules is not None:
         wanted = rules_file.for_one_host(rules_file.load(pathlib.Path(rules), source.period_s)).rules

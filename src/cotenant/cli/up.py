@@ -20,6 +20,7 @@ def command(
     ),
     period: str = sampling.PERIOD,
     match: list[str] = sampling.MATCH,
+    llc_probe: bool = sampling.LLC_PROBE,
     web: bool = typer.Option(True, "--web/--no-web", help="Without: no page, API and metrics; history only."),
     token_file: pathlib.Path | None = typer.Option(
         None, "--token-file", metavar="FILE", help="Secret that changes need; else a new one in the data directory."
@@ -35,7 +36,7 @@ def command(
     from cotenant.units.clock import SystemClock
 
     _log_to_stderr(as_json)
-    source = sampling.open_sampler("/", period, None, match)
+    source = sampling.open_sampler("/", period, None, match, llc_probe)
     place = listening.data_directory(data)
     judge: PresetJudge | FileJudge
     if rules is None:

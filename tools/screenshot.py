@@ -1,0 +1,120 @@
+"""Write docs/images: the page and ``top`` of this machine, under some noise that this script makes and ends.
+
+An online group of one busy task, and offline work of twice as many tasks as there are CPUs: CPU contention, on real
+numbers. As root with the cpu controller the two are groups of their own; else the page shows the machine alone.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import chromium
+from cotenant.kernel import paths
+
+IMAGES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "images"
+VIEWS = ((1440, 900, "light"), (1440, 900, "dark"), (375, 812, "light"), (375, 812, "dark"))
+LOOP = "while :; do :; done"
+
+
+@contextlib.contextmanager
+def group(name: str) -> Iterator[list[pathlib.Path]]:
+    """Yield the process-list files of a new group of that name in each hierarchy; it is gone afterwards."""
+    made = []
+    for mount in paths.Root().cgroup_mounts():
+        place = mount.path / name
+        if mount.version == 2 or {"cpu", "cpuacct", "memory", "blkio"} & mount.controllers:
+            with contextlib.suppress(OSError):
+                place.mkdir(parents=True)
+                made.append(place)
+    try:
+        yield [place / "cgroup.procs" for place in made]
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+                place.parent.rmdir()
+
+
+@contextlib.contextmanager
+def loops(count: int, seconds: int, files: list[pathlib.Path]) -> Iterator[None]:
+    """Keep some CPUs busy from within a group."""
+    running = [
+        subprocess.Popen(["timeout", str(seconds), "sh", "-c", LOOP], start_new_session=True) for _ in range(count)
+    ]
+    try:
+        for process in running:
+            for file in files:
+                children = subprocess.run(
+                    ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
+                )
+                for pid in [str(process.pid), *children.stdout.split()]:
+                    with contextlib.suppress(OSError):
+                        file.write_text(pid)
+        yield
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+
+
+@contextlib.contextmanager
+def up(data: str) -> Iterator[str]:
+    """Yield the address of a running ``cotenant up``."""
+    command = [sys.executable, "-m", "cotenant", "up", "--port", "0", "--data", data, "--match", "cotenant-shop/*=LS"]
+    command += ["--match", "cotenant-batch/*=BE"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], 30)
+        found = re.search(r"http://\S+", process.stdout.readline() if ready else "")
+        if not found:
+            raise SystemExit("cotenant up did not start")
+        yield found[0]
+    finally:
+        process.terminate()
+        process.wait(15)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calm-seconds", type=int, default=60, help="time before the noise")
+    parser.add_argument("--directory", type=pathlib.Path, default=IMAGES)
+    arguments = parser.parse_args()
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    cpus = os.cpu_count() or 1
+    with contextlib.ExitStack() as stack:
+        shop = stack.enter_context(group("cotenant-shop/web"))
+        batch = stack.enter_context(group("cotenant-batch/build"))
+        address = stack.enter_context(up(stack.enter_context(tempfile.TemporaryDirectory())))
+        stack.enter_context(loops(1, 300, shop))
+        tab = stack.enter_context(chromium.running())
+        time.sleep(arguments.calm_seconds)
+        stack.enter_context(loops(4 * cpus, 240, batch))
+        time.sleep(15)
+        for width, height, scheme in VIEWS:
+            tab.size(width, height)
+            tab.scheme(scheme)
+            tab.open(address)
+            tab.wait("document.getElementById('live').className.includes('on')", 30)
+            time.sleep(2)
+            tab.picture(arguments.directory / f"page-{width}-{scheme}.png", whole=width < 600)
+        top = subprocess.run(
+            [sys.executable, "-m", "cotenant", "top", "--once"], capture_output=True, text=True, check=True,
+            env=os.environ | {"COLUMNS": "80"},
+        )  # fmt: skip
+        (arguments.directory / "top.txt").write_text(top.stdout)
+    print(f"written: {arguments.directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
