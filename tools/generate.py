@@ -9,6 +9,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
+import detection_pages
 import kernel_pages
 from cotenant.api import crd
 
@@ -17,6 +18,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES: dict[str, Callable[[], str]] = {
     f"charts/cotenant/crds/{kind.plural}.yaml": functools.partial(crd.render, kind) for kind in crd.KINDS.values()
 }
+FILES["docs/signals.md"] = detection_pages.signals_page
+FILES["docs/detections.md"] = detection_pages.detections_page
+FILES["docs/rules.md"] = detection_pages.rules_page
 FILES["docs/features.md"] = kernel_pages.features_page
 FILES["docs/kernels.md"] = kernel_pages.kernels_page
 

@@ -24,6 +24,8 @@ _WEIGHT = 0.15
 """Each 10 s: a time constant of a minute. A sample is learned from when the 10 s after it were calm too: else the first
 second of pressure would pass for what a group usually does."""
 _RECENT = 5
+_RENEWED_S = 3.0
+"""Who is to blame does not change each second, and looking is the dear part of an incident."""
 _NO_BASELINE = 0.7
 _CLASS_FACTOR: Mapping[str | None, float] = {"offline": 1.0, "system": 0.8, None: 0.8, "online": 0.6}
 """Offline work is there to be held back, so it is looked at first."""
@@ -31,6 +33,22 @@ _GROWTH_FACTOR = 0.7
 _CPU_STALLS = frozenset({"CPU stall"})
 
 _NODE = ""
+
+
+Uses = dict[str, dict[str, float]]
+"""Use by path (the node's own under "") and measure."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Second:
+    """One sample of pressure: its groups by path, and what each used itself."""
+
+    groups: Mapping[str, sample.Cgroup]
+    uses: Uses
+
+    @classmethod
+    def of(cls, taken: sample.Sample) -> "_Second":
+        return cls({group.path: group for group in taken.cgroups if group.path.strip("/")}, _uses(taken))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,23 +62,29 @@ class _Rise:
         return self.use - (self.baseline or 0.0)
 
 
+Blame = tuple[list[evaluation.Victim], list[evaluation.Suspect]]
+
+
 class Groups:
     """What the groups of one node use in calm times, and what they did in the last seconds of pressure."""
 
-    __slots__ = ("_baselines", "_learned", "_pending", "_recent")
+    __slots__ = ("_baselines", "_blamed", "_learned", "_now", "_pending", "_recent")
 
     def __init__(self) -> None:
-        self._baselines: dict[str, dict[str, float]] = {}
+        self._baselines: Uses = {}
         self._learned = False
         self._pending: tuple[float, sample.Sample] | None = None
-        self._recent: collections.deque[sample.Sample] = collections.deque(maxlen=_RECENT)
+        self._recent: collections.deque[_Second] = collections.deque(maxlen=_RECENT - 1)
+        self._now: _Second | None = None
+        self._blamed: dict[evaluation.DetectionName, tuple[float, Blame]] = {}
 
     def rest(self, at: float, taken: sample.Sample, calm: bool) -> None:
         """Take one sample in: into the baselines when the node is calm, else among the seconds of pressure."""
         if not calm:
-            self._recent.append(taken)
-            self._pending = None
+            self._recent.append(self._now or _Second.of(taken))
+            self._pending = self._now = None
             return
+        self._now = None
         self._recent.clear()
         if self._pending is None:
             self._pending = (at, taken)
@@ -69,7 +93,7 @@ class Groups:
             self._pending = (at, taken)
 
     def _learn(self, taken: sample.Sample) -> None:
-        learned: dict[str, dict[str, float]] = {}
+        learned: Uses = {}
         for path, values in _uses(taken).items():
             before = self._baselines.get(path)
             if before is None:
@@ -82,16 +106,26 @@ class Groups:
         self._baselines = learned
         self._learned = True
 
-    def blame(
-        self, detection: evaluation.DetectionName, taken: sample.Sample
-    ) -> tuple[list[evaluation.Victim], list[evaluation.Suspect]]:
-        """Return the victims and suspects of a triggered detection, the worst first."""
-        detector = registry.DETECTORS[detection]
-        samples = [*self._recent, taken]
-        groups = {group.path: group for group in taken.cgroups if group.path.strip("/")}
-        victims = _victims(detector, groups, samples)
+    def acquit(self, detection: evaluation.DetectionName) -> None:
+        """Forget who was blamed for a detection that is not triggered."""
+        if self._blamed:
+            self._blamed.pop(detection, None)
+
+    def blame(self, detection: evaluation.DetectionName, taken: sample.Sample, at: float) -> Blame:
+        """Return the victims and suspects of a triggered detection, the worst first; looked at anew every 3 s."""
+        known = self._blamed.get(detection)
+        if known and 0 <= at - known[0] < _RENEWED_S - 0.5:
+            return known[1]
+        self._now = self._now or _Second.of(taken)
+        found = self._look(registry.DETECTORS[detection], [*self._recent, self._now])
+        self._blamed[detection] = (at, found)
+        return found
+
+    def _look(self, detector: registry.Detector, seconds: Sequence[_Second]) -> Blame:
+        groups = seconds[-1].groups
+        victims = _victims(detector, seconds)
         hurt = {name for _, _, name in victims}
-        uses = _mean_uses(samples)
+        uses = _mean_uses(seconds, [measure.name for measure in detector.uses])
         rises = self._rises(detector, uses)
         totals = {
             measure.name: max(
@@ -153,38 +187,32 @@ def _confidence(group: sample.Cgroup, rise: _Rise, share: float) -> float:
     return confidence * _GROWTH_FACTOR if rise.measure.growth else confidence
 
 
-def _victims(
-    detector: registry.Detector, groups: Mapping[str, sample.Cgroup], samples: Sequence[sample.Sample]
-) -> list[tuple[float, str, str]]:
+def _victims(detector: registry.Detector, seconds: Sequence[_Second]) -> list[tuple[float, str, str]]:
     """Return severity, evidence and path of each online group that stalls, the worst first."""
     found: list[tuple[float, str, str]] = []
-    history = {
-        path: [group for s in samples for group in s.cgroups if group.path == path]
-        for path, group in groups.items()
-        if group.class_ == "online"
-    }
-    for path, group in groups.items():
+    for path, group in seconds[-1].groups.items():
         if group.class_ != "online":
             continue
         throttled = (group.throttled_ratio or 0.0) >= OWN_QUOTA_RATIO
+        history = [second.groups[path] for second in seconds if path in second.groups]
         stalls = []
         for measure in detector.stalls:
             if throttled and measure.name in _CPU_STALLS:
                 continue
-            known = [value for then in history[path] if (value := measure.value(then)) is not None]
-            value = sum(known) / len(known) if known else None
-            if value is not None and value >= measure.least:
-                stalls.append((value / measure.least, f"{measure.name} {_quantity(value, measure.unit)}"))
+            known = [value for then in history if (value := measure.value(then)) is not None]
+            mean = sum(known) / len(known) if known else 0.0
+            if known and mean >= measure.least:
+                stalls.append((mean / measure.least, f"{measure.name} {_quantity(mean, measure.unit)}"))
         if stalls:
             stalls.sort(reverse=True)
             found.append((stalls[0][0], ", ".join(text for _, text in stalls), path))
     return sorted(found, key=lambda item: (-item[0], item[2]))
 
 
-def _uses(taken: sample.Sample) -> dict[str, dict[str, float]]:
-    """Return by path (the node's own under "") and measure how much each group uses itself."""
+def _uses(taken: sample.Sample) -> Uses:
+    """Return how much each group uses itself: what groups below it use is taken out."""
     measures = {measure.name: measure for detector in registry.DETECTORS.values() for measure in detector.uses}
-    uses: dict[str, dict[str, float]] = {_NODE: {}}
+    uses: Uses = {_NODE: {}}
     for name, measure in measures.items():
         total = measure.total(taken) if measure.total else None
         if total is not None:
@@ -210,12 +238,13 @@ def _uses(taken: sample.Sample) -> dict[str, dict[str, float]]:
     return uses
 
 
-def _mean_uses(samples: Sequence[sample.Sample]) -> dict[str, dict[str, float]]:
+def _mean_uses(seconds: Sequence[_Second], names: Sequence[str]) -> Uses:
     gathered: dict[str, dict[str, list[float]]] = {}
-    for taken in samples:
-        for path, values in _uses(taken).items():
-            for name, value in values.items():
-                gathered.setdefault(path, {}).setdefault(name, []).append(value)
+    for second in seconds:
+        for path, values in second.uses.items():
+            for name in names:
+                if name in values:
+                    gathered.setdefault(path, {}).setdefault(name, []).append(values[name])
     return {
         path: {name: sum(values) / len(values) for name, values in by_name.items()}
         for path, by_name in gathered.items()

@@ -67,7 +67,8 @@ class Compiled:
         self.columns = {name: index for index, name in enumerate([*ordinary, *devices])}
         self._ordinary: Callable[[sample.Sample], Any] = operator.attrgetter(*ordinary)
         self._devices = [_device_field(name) for name in devices]
-        self.uses_block = any(entry.signal in _BLOCK_PERCENTILES for entry in entries)
+        self.uses_block = any(entry.signal in _BLOCK_PERCENTILES and not entry.scale for entry in entries)
+        self.stands_in_block = by_device
         self.uses_disks = by_device or any(
             entry.condition or entry.signal.startswith(catalogue.DEVICES) for entry in entries
         )

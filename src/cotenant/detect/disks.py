@@ -1,6 +1,6 @@
 """The disks of one node over the window: their latency beside what their kind, and they themselves, usually have."""
 
-import dataclasses
+import msgspec
 
 from cotenant.detect import window
 from cotenant.detect.detectors import io_congestion
@@ -15,8 +15,7 @@ _OWN_LEAST_COMPLETIONS = 10
 _P99 = window.QUANTILES.index(0.99)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Latency:
+class Latency(msgspec.Struct, frozen=True, gc=False):
     """The latency of one disk, or of a class on the disks it may use, and the three points that it is held to (µs)."""
 
     value: float | None

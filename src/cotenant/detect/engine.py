@@ -121,7 +121,8 @@ class Engine:
                 step_s = 0.0
         node.at, node.clock = at, clock
         node.values.add(at, taken.period_s, self._compiled.values(taken))
-        if self._compiled.uses_block:
+        # Merging histograms is the dearest part: where each disk is judged by itself, all together only stand in.
+        if self._compiled.uses_block or (self._compiled.stands_in_block and not taken.block.devices):
             node.block.add(_latencies(at, taken.block))
         if self._compiled.uses_disks:
             congestion = node.detections.get("ioCongestion")
@@ -140,24 +141,30 @@ class Engine:
         """Return one detection, and whether it is known through its signals, not only through their fall-back."""
         entries = detection.signals
         readings = [view.read(entry) for entry in entries]
-        known = [e for e, r in zip(entries, readings, strict=True) if r.index is not None and not e.rule.supporting]
-        direct = bool(known)
-        if not (any(entry.online for entry in known) if detection.has_online else direct):
+        direct = online = False
+        for entry, read in zip(entries, readings, strict=True):
+            if read.index is not None and not entry.rule.supporting:
+                direct = True
+                online = online or entry.online
+        certain = direct
+        if not (online if detection.has_online else direct):
             entries = entries + detection.fallback
-            readings += [view.read(entry) for entry in detection.fallback]
-        indexes = [r.index for r in readings if r.index is not None]
-        certain = direct or any(
-            r.index is not None and not e.rule.supporting for e, r in zip(entries, readings, strict=True)
-        )
+            for entry in detection.fallback:
+                readings.append(read := view.read(entry))
+                certain = certain or (read.index is not None and not entry.rule.supporting)
         current = node.detections.get(detection.name)
         if current is None:
             current = node.detections[detection.name] = state.DetectionState()
         assert node.at is not None
         hysteresis = self._compiled.rules.hysteresis
+        index, reached, calm = 0.0, False, True
+        for read in readings:
+            if read.index is not None:
+                index = max(index, read.index)
+                reached = reached or read.reached
+                calm = calm and read.calm
         if certain:
-            counted = [r for r in readings if r.index is not None]
-            reached = any(r.reached for r in counted)
-            current.known(node.at, step_s, reached, all(r.calm for r in counted), hysteresis)
+            current.known(node.at, step_s, reached, calm, hysteresis)
         else:
             current.unknown(node.at, hysteresis)
         signals: dict[str, evaluation.SignalState] = {}
@@ -167,10 +174,14 @@ class Engine:
                 signals[name] = read.state()
             if read.index is None:
                 missing[name] = view.why_unknown(entry, node.values, taken)
-        victims, suspects = node.groups.blame(detection.name, taken) if current.triggered else ([], [])
+        if current.triggered:
+            victims, suspects = node.groups.blame(detection.name, taken, node.at)
+        else:
+            node.groups.acquit(detection.name)
+            victims, suspects = [], []
         found = evaluation.Detection(
             triggered=current.triggered,
-            index=max(indexes) if certain else None,
+            index=index if certain else None,
             signals=signals,
             victims=victims,
             suspects=suspects,

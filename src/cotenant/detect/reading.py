@@ -1,6 +1,6 @@
 """One node at the end of one sample: each signal's value over the window, its index, and whether it is past a point."""
 
-import dataclasses
+import msgspec
 
 from cotenant.detect import compiled, disks, window
 from cotenant.model import evaluation, sample
@@ -11,8 +11,7 @@ CALM_FACTOR = 0.4
 _PAGE_BYTES = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """One signal. ``index`` None: unknown, or its condition cannot be told."""
 
     value: float | None

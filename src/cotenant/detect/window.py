@@ -5,11 +5,11 @@ t, is longer than 3 periods.
 """
 
 import collections
-import dataclasses
 import itertools
 import math
-import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import msgspec
 
 from cotenant.model.sample import MissingReason
 from cotenant.units import histogram
@@ -23,9 +23,9 @@ LEAST_COMPLETIONS = 30
 _TIME_GRAIN_S = 1e-6
 
 
-def gap_limit_s(periods: Sequence[float]) -> float:
+def gap_limit_s(periods: Collection[float]) -> float:
     """Return the longest gap that leaves a value known, from the lengths of the window's periods (1 s if none)."""
-    period = statistics.median_low(periods) if periods else 1.0
+    period = sorted(periods)[(len(periods) - 1) // 2] if periods else 1.0
     return period * GAP_PERIODS * JITTER
 
 
@@ -108,8 +108,7 @@ class Window:
         return window
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Latencies:
+class Latencies(msgspec.Struct, frozen=True):
     """What one sample says of the latency of one disk, or of all: percentiles in µs by name, and their histogram.
 
     ``oldest_usec`` is the age of the oldest request in flight: 0 when none is, None when that is unknown.
@@ -130,8 +129,7 @@ class Latencies:
 QUANTILES = (0.5, 0.95, 0.99)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Percentile:
+class Percentile(msgspec.Struct, frozen=True, gc=False):
     """A percentile over the window. ``idle``: no request completed and none hangs: no value, and the index is 0."""
 
     value: float | None
