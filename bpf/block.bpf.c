@@ -2,10 +2,11 @@
 /*
  * Block requests between the scheduler queue and the device: how long they took, how much they carried, for whom.
  *
- * A request is known by its address from insert (or issue, when it never was queued) to the completion of its last
- * byte. Its latency is all of that; queue time ends and device time starts at the last issue: a request that the
- * device had no room for is requeued and issued again. Only requests that carry data count: flushes, discards, zone
- * management and passthrough commands do not.
+ * A request is known by its address from issue to the completion of its last byte. When it was made, the kernel notes
+ * in it: its latency is counted from there, as /proc/diskstats counts it, so that waiting in a plug, behind a flush or
+ * in the scheduler's queue is part of it and no event of its own is needed. Queue time ends and device time starts at
+ * the last issue: a request that the device had no room for is requeued and issued again. Only requests that carry
+ * data count: flushes, discards, zone management and passthrough commands do not.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -21,7 +22,7 @@
 #define OP_ZONE_APPEND_BEFORE_5_18 13
 
 struct settings {
-	__u64 bounds[BOUNDS];
+	__u64 steps[STEPS];
 	__u32 ignored_majors[IGNORED_MAJORS]; /* dm, md, loop: their requests are seen again at the disk below */
 	__u32 request_argument;		      /* 0, or 1 where (queue, request) are passed: before 5.11 */
 	__u32 pad;
@@ -35,20 +36,20 @@ const volatile struct settings settings SEC(".rodata.settings");
  */
 __noinline __u64 bucket(__u64 ns)
 {
-	return bucket_of(ns, settings.bounds);
+	return bucket_of(ns, settings.steps);
 }
 
 struct pending {
-	__u64 inserted_ns; /* 0: it was not queued */
-	__u64 issued_ns;   /* 0: still, or again, in the queue */
-	__u64 device;	   /* major << 32 | minor */
+	__u64 made_ns;	 /* where statistics of the queue are off and it has no scheduler: issued_ns */
+	__u64 issued_ns; /* 0: in the queue again */
+	__u64 device;	 /* major << 32 | minor */
 	__u64 cgroup;
 	__u64 write;
 };
 
 struct device {
-	__u32 latency_usec[2][BUCKETS]; /* insert to complete: read, write */
-	__u32 queue_usec[BUCKETS];	/* insert to last issue */
+	__u32 latency_usec[2][BUCKETS]; /* made to complete: read, write */
+	__u32 queue_usec[BUCKETS];	/* made to last issue */
 	__u32 device_usec[BUCKETS];	/* last issue to complete */
 	__u64 completions[2]; /* read, write */
 	__u64 bytes[2];
@@ -119,61 +120,34 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 	return rq->q->disk;
 }
 
-/* Fills what is known of a request before it is queued; false if it does not count. */
-static __always_inline bool describe(struct request *rq, struct pending *pending)
-{
-	__u32 op = rq->cmd_flags & OP_MASK;
-	struct gendisk *disk;
-	__u32 major;
-
-	if (op != OP_READ && op != OP_WRITE && op != OP_ZONE_APPEND && op != OP_ZONE_APPEND_BEFORE_5_18)
-		return false;
-	if (!rq->__data_len)
-		return false;
-	disk = disk_of(rq);
-	if (!disk)
-		return false;
-	major = disk->major;
-	for (int i = 0; i < IGNORED_MAJORS; i++)
-		if (major == settings.ignored_majors[i])
-			return false;
-	pending->device = (__u64)major << 32 | (__u32)disk->first_minor;
-	pending->write = op != OP_READ;
-	/* Not the current task: a write-back thread issues what others wrote. On v1 this is the blkio group. */
-	pending->cgroup = rq->bio->bi_blkg->blkcg->css.cgroup->kn->id;
-	return true;
-}
-
-SEC("tp_btf/block_rq_insert")
-int rq_insert(__u64 *ctx)
-{
-	struct request *rq = request_of(ctx);
-	struct pending pending = {};
-	__u64 key = (__u64)rq;
-
-	if (!describe(rq, &pending))
-		return 0;
-	pending.inserted_ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&requests, &key, &pending, BPF_ANY))
-		count_lost();
-	return 0;
-}
-
 SEC("tp_btf/block_rq_issue")
 int rq_issue(__u64 *ctx)
 {
 	struct request *rq = request_of(ctx);
-	struct pending pending = {}, *known;
+	__u32 op = rq->cmd_flags & OP_MASK, major;
+	struct pending pending = {};
 	__u64 key = (__u64)rq;
+	struct gendisk *disk;
 
-	known = bpf_map_lookup_elem(&requests, &key);
-	if (known) {
-		known->issued_ns = bpf_ktime_get_ns();
+	if (op != OP_READ && op != OP_WRITE && op != OP_ZONE_APPEND && op != OP_ZONE_APPEND_BEFORE_5_18)
 		return 0;
-	}
-	if (!describe(rq, &pending))
+	if (!rq->__data_len)
 		return 0;
+	disk = disk_of(rq);
+	if (!disk)
+		return 0;
+	major = disk->major;
+	for (int i = 0; i < IGNORED_MAJORS; i++)
+		if (major == settings.ignored_majors[i])
+			return 0;
 	pending.issued_ns = bpf_ktime_get_ns();
+	pending.made_ns = rq->start_time_ns;
+	if (!pending.made_ns || pending.made_ns > pending.issued_ns)
+		pending.made_ns = pending.issued_ns;
+	pending.device = (__u64)major << 32 | (__u32)disk->first_minor;
+	pending.write = op != OP_READ;
+	/* Not the current task: a write-back thread issues what others wrote. On v1 this is the blkio group. */
+	pending.cgroup = rq->bio->bi_blkg->blkcg->css.cgroup->kn->id;
 	if (bpf_map_update_elem(&requests, &key, &pending, BPF_ANY))
 		count_lost();
 	return 0;
@@ -187,16 +161,6 @@ int rq_requeue(__u64 *ctx)
 
 	if (known)
 		known->issued_ns = 0;
-	return 0;
-}
-
-/* The request became part of another one and will neither be issued nor completed. */
-SEC("tp_btf/block_rq_merge")
-int rq_merge(__u64 *ctx)
-{
-	__u64 key = (__u64)request_of(ctx);
-
-	bpf_map_delete_elem(&requests, &key);
 	return 0;
 }
 
@@ -229,7 +193,7 @@ static __always_inline void count(__u32 *histogram, __u64 index)
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
-	__u64 now = bpf_ktime_get_ns(), key = (__u64)rq, start;
+	__u64 now = bpf_ktime_get_ns(), key = (__u64)rq;
 	struct pending *known = bpf_map_lookup_elem(&requests, &key), pending;
 	struct device *device;
 	struct group *group;
@@ -245,9 +209,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	if (last)
 		bpf_map_delete_elem(&requests, &key);
 	if (!pending.issued_ns)
-		return 0; /* never reached the device: failed or dropped in the queue */
-	start = pending.inserted_ns ? pending.inserted_ns : pending.issued_ns;
-	total = bucket(now - start);
+		return 0; /* did not reach the device: failed or dropped in the queue */
+	total = bucket(now - pending.made_ns);
 	write = pending.write ? 1 : 0;
 	device = device_entry(pending.device);
 	group = group_entry(pending.cgroup);
@@ -256,7 +219,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		if (last) {
 			__sync_fetch_and_add(&device->completions[write], 1);
 			count(write ? device->latency_usec[1] : device->latency_usec[0], total);
-			count(device->queue_usec, bucket(pending.issued_ns - start));
+			count(device->queue_usec, bucket(pending.issued_ns - pending.made_ns));
 			count(device->device_usec, bucket(now - pending.issued_ns));
 		}
 	} else {

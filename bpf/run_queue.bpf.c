@@ -17,7 +17,7 @@
 #define MIXER 0x9e3779b97f4a7c15ull /* 2^64 by the golden ratio */
 
 struct settings {
-	__u64 bounds[BOUNDS];
+	__u64 steps[STEPS];
 	__u32 default_hierarchy; /* 1: the CPU controller is on the cgroup v2 hierarchy */
 	__u32 pad;
 };
@@ -30,7 +30,7 @@ const volatile struct settings settings SEC(".rodata.settings");
  */
 __noinline __u64 bucket(__u64 ns)
 {
-	return bucket_of(ns, settings.bounds);
+	return bucket_of(ns, settings.steps);
 }
 
 struct group {

@@ -114,6 +114,7 @@ struct request {
 	unsigned int cmd_flags;
 	unsigned int __data_len;
 	struct bio *bio;
+	__u64 start_time_ns;
 };
 
 struct request___before_5_17 {

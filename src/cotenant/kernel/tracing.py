@@ -18,11 +18,11 @@ class DiskTrace:
     """
 
     latency: Histogram = dataclasses.field(default_factory=Histogram)
-    """From the queue (insert; issue, where a request was not queued) to complete, reads and writes together."""
+    """From when a request was made to complete, reads and writes together."""
     read_latency: Histogram = dataclasses.field(default_factory=Histogram)
     write_latency: Histogram = dataclasses.field(default_factory=Histogram)
     queue: Histogram = dataclasses.field(default_factory=Histogram)
-    """Insert to the last issue: 0 for a request that was not queued."""
+    """From when a request was made to its last issue."""
     device: Histogram = dataclasses.field(default_factory=Histogram)
     """The last issue to complete."""
     reads: int = 0

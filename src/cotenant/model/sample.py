@@ -52,8 +52,8 @@ class Psi(msgspec.Struct, frozen=True, kw_only=True):
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One lowest-level disk, latencies in microseconds.
 
-    ``p*`` is from the queue to complete, what a request's owner waits; ``queue_p99`` and ``device_p99`` are its parts
-    before and after the request was issued to the device.
+    ``p*`` is from when a request was made until it was complete, what its owner waits; ``queue_p99`` and ``device_p99``
+    are the parts of it before and after it was issued to the device.
     """
 
     kind: DeviceKind | None = None
@@ -72,7 +72,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """All disks together (never dm, md or loop): latency from the queue to complete, as of a :class:`Device`.
+    """All disks together (never dm, md or loop): latencies as of a :class:`Device`.
 
     ``histogram`` is :meth:`cotenant.units.histogram.Histogram.to_json` of the period's completions in microseconds.
     """

@@ -43,17 +43,20 @@ def test_a_groups_entry():
     assert trace.block.to_json() == {"70": 2}
 
 
-def pending(device: int, issued_ns: int, inserted_ns: int = 0) -> bytes:
-    return struct.pack("=QQQQQ", inserted_ns, issued_ns, device, 1, 0)
+def pending(device: int, made_ns: int, issued_ns: int) -> bytes:
+    return struct.pack("=QQQQQ", made_ns, issued_ns, device, 1, 0)
 
 
 def test_requests_in_flight_and_the_oldest():
     disks = {7: DiskTrace(reads=1)}
-    block.add_pending(
-        disks,
-        [pending(7, 5_000), pending(7, 9_000), pending(8, 0, 100), pending(9, 12_000), pending(6, 9_000, 2_000)],
-        10_000,
-    )
+    requests = [
+        pending(7, 5_000, 5_000),
+        pending(7, 9_000, 9_000),
+        pending(8, 100, 0),
+        pending(9, 12_000, 12_000),
+        pending(6, 2_000, 9_000),
+    ]
+    block.add_pending(disks, requests, 10_000)
     assert (disks[7].in_flight, disks[7].oldest_in_flight_usec) == (2, 5.0)
     assert disks[6].oldest_in_flight_usec == 8.0, "with its time in the queue"
     assert 8 not in disks, "what waits in the queue is not with the disk"

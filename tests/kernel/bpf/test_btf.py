@@ -57,7 +57,7 @@ class Blob:
 def kernel(arguments: int, *, without: tuple[str, ...] = (), stamped: bool = True) -> bytes:
     """Return the types of a kernel whose request events pass so many arguments."""
     blob = Blob()
-    for name in ("block_rq_insert", "block_rq_issue", "block_rq_requeue", "block_rq_merge"):
+    for name in ("block_rq_issue", "block_rq_requeue"):
         if name not in without:
             blob.tracepoint(name, arguments)
     for name, number in (("block_rq_complete", 3), ("sched_switch", 4), ("sched_wakeup", 1), ("sched_wakeup_new", 1)):
@@ -69,7 +69,7 @@ def kernel(arguments: int, *, without: tuple[str, ...] = (), stamped: bool = Tru
     return blob.bytes()
 
 
-ALL = frozenset({"rq_insert", "rq_issue", "rq_complete", "rq_requeue", "rq_merge"})
+ALL = frozenset({"rq_issue", "rq_complete", "rq_requeue"})
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ ALL = frozenset({"rq_insert", "rq_issue", "rq_complete", "rq_requeue", "rq_merge
     [
         (kernel(1), ALL, 0),
         (kernel(2), ALL, 1),
-        (kernel(2, without=("block_rq_merge",)), ALL - {"rq_merge"}, 1),
+        (kernel(2, without=("block_rq_requeue",)), ALL - {"rq_requeue"}, 1),
     ],
-    ids=["request alone, since 5.11", "queue and request, before", "before merges were traced"],
+    ids=["request alone, since 5.11", "queue and request, before", "no event of requeueing"],
 )
 def test_argument_lists(types, programs, request_argument):
     with btf.Btf.parse(types) as parsed:

@@ -27,21 +27,33 @@ def bucket_of(tmp_path_factory):
     source.write_text(
         "typedef unsigned int __u32;\ntypedef unsigned long long __u64;\n"
         f'#include "{HEADER}"\n'
-        "__u32 index_of(__u64 ns, const volatile __u64 *bounds) { return bucket_of(ns, bounds); }\n"
+        "__u64 index_of(__u64 ns, const volatile __u64 *steps) { return bucket_of(ns, steps); }\n"
     )
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
     function = ctypes.CDLL(str(library)).index_of
     function.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
-    function.restype = ctypes.c_uint32
-    bounds = counts.pack_bounds()
-    return lambda ns: function(ns, bounds)
+    function.restype = ctypes.c_uint64
+    steps = counts.pack_steps()
+    return lambda ns: function(ns, steps)
 
 
-def test_each_bound_is_the_last_of_its_bucket(bucket_of):
-    for bucket, bound in enumerate(counts.bounds_ns()[: histogram.MAX_BUCKET]):
-        assert histogram.bucket_of(bound / 1000) == bucket
-        assert bucket_of(bound) == bucket
-        assert bucket_of(bound + 1) == bucket + 1 == histogram.bucket_of((bound + 1) / 1000)
+def last_ns(bucket: int) -> int:
+    """Return the largest whole number of nanoseconds whose microseconds a bucket holds."""
+    low, high = 999, 2**60
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if histogram.bucket_of(middle / 1000) <= bucket else (low, middle)
+    return low
+
+
+def test_each_bucket_ends_where_pythons_does(bucket_of):
+    for bucket in range(histogram.MAX_BUCKET):
+        last = last_ns(bucket)
+        assert (bucket_of(last - 1), bucket_of(last), bucket_of(last + 1)) == (
+            histogram.bucket_of((last - 1) / 1000),
+            bucket,
+            bucket + 1,
+        )
 
 
 @pytest.mark.parametrize("ns", [0, 1, 999, 1000, 1001, 1090, 1091, 2**40, 10**15, 2**50, 2**62, LARGEST_NS])
@@ -58,7 +70,7 @@ def test_any_time(bucket_of, ns):
 def test_the_table_has_the_size_that_the_programs_expect():
     defined = dict(line.split()[1:3] for line in HEADER.read_text().splitlines() if line.startswith("#define B"))
     assert int(defined["BUCKETS"]) == counts.BUCKETS
-    assert int(defined["BOUNDS"]) == counts.BOUNDS == len(counts.bounds_ns())
+    assert len(counts.steps()) == histogram.BUCKETS_PER_OCTAVE == 8
 
 
 def histogram_bytes(**values: int) -> bytes:

@@ -14,7 +14,7 @@ from cotenant.kernel.bpf.tracer import BpfTracer
 
 pytestmark = pytest.mark.real
 
-OURS = {"rq_insert", "rq_issue", "rq_complete", "rq_requeue", "rq_merge", "switch_stamped"}
+OURS = {"rq_issue", "rq_complete", "rq_requeue", "switch_stamped"}
 HOLDER = """
 import time
 from cotenant.kernel import paths

@@ -12,7 +12,7 @@ from cotenant.kernel import paths
 from cotenant.kernel.bpf import btf
 from cotenant.kernel.bpf.run_queue import RunQueueProgram
 from cotenant.kernel.tracing import GroupTrace
-from cotenant.units.histogram import Histogram, representative
+from cotenant.units.histogram import Histogram, bucket_of, representative
 
 pytestmark = pytest.mark.real
 
@@ -62,9 +62,10 @@ def test_tasks_that_share_a_cpu_wait_for_each_other(run_queue, group):
         for task in tasks:
             task.kill()
             task.wait(timeout=10)
-    # Each of four waits for three others' slices, which are milliseconds long.
-    assert waits.total >= 20
-    assert 2_000 < waits.quantile(0.5) < 200_000
+    # Each of four waits for three others' slices, which are milliseconds long; starting up it waits often, and shortly.
+    long = sum(count for bucket, count in waits.to_json().items() if int(bucket) > bucket_of(1_500))
+    assert 10 <= long <= 3_000
+    assert 2_000 < waits.quantile(0.95) < 500_000
 
 
 def test_waits_agree_with_what_the_scheduler_accounts_itself(run_queue, group):
@@ -102,8 +103,7 @@ def _values(waits: Histogram) -> list[float]:
 
 
 def test_a_task_that_sleeps_is_counted_once_a_wakeup(run_queue, group):
-    if run_queue.sampling_shift:
-        pytest.skip(f"this machine switches so often that one wait in {1 << run_queue.sampling_shift} is looked at")
+    run_queue.look_at(0)
     sleepers = group("cpu")
     subprocess.run([sys.executable, "-c", SLEEPER, "300"], preexec_fn=sleepers.enter, check=True, timeout=60)
     waits = run_queue.read()[1][sleepers.inode].run_queue

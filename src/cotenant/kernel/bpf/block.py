@@ -19,13 +19,11 @@ _TOTALS = struct.Struct("=QQQQ")
 """The end of a disk's or a group's entry: completions and bytes, each of reads and writes."""
 
 _TRACEPOINTS = {
-    "rq_insert": "block_rq_insert",
     "rq_issue": "block_rq_issue",
     "rq_complete": "block_rq_complete",
     "rq_requeue": "block_rq_requeue",
-    "rq_merge": "block_rq_merge",
 }
-_NEEDED = frozenset({"rq_insert", "rq_issue", "rq_complete"})
+_NEEDED = frozenset({"rq_issue", "rq_complete"})
 _IGNORED_MAJORS = {"loop": 7, "md": 9, "mdp": None, "device-mapper": None}
 """Drivers above the disks, with their major number where it is fixed: what they carry is seen again at the disk."""
 _NO_MAJOR = 2**32 - 1
@@ -45,13 +43,13 @@ class BlockProgram:
         :raises BpfCallFailed: if the kernel refuses; :attr:`reason` says why.
         """
         programs, request_argument = attachable(types)
-        settings = counts.pack_bounds() + _SETTINGS.pack(*ignored_majors(root), request_argument, 0)
-        self._object = Object("block", settings, programs)
-        self._requests = self._object.map("requests")
-        self._devices = Entries(self._object.map("devices"))
-        self._groups = Entries(self._object.map("groups"))
-        self._lost = self._object.map("lost")
-        self.meter = Meter(self._object)
+        settings = counts.pack_steps() + _SETTINGS.pack(*ignored_majors(root), request_argument, 0)
+        self.object = Object("block", settings, programs)
+        self._requests = self.object.map("requests")
+        self._devices = Entries(self.object.map("devices"))
+        self._groups = Entries(self.object.map("groups"))
+        self._lost = self.object.map("lost")
+        self.meter = Meter(self.object)
 
     def disks(self) -> dict[tuple[int, int], DiskTrace]:
         """Return the disks that completed something or have something to complete, by major and minor number.
@@ -77,7 +75,7 @@ class BlockProgram:
     def close(self) -> None:
         """Detach and unload."""
         self.meter.close()
-        self._object.close()
+        self.object.close()
 
 
 def attachable(types: btf.Btf) -> tuple[frozenset[str], int]:
@@ -142,12 +140,12 @@ def group_trace(new: bytes, old: bytes | None) -> GroupTrace:
 def add_pending(disks: dict[int, DiskTrace], requests: Iterable[bytes], now_ns: int) -> None:
     """Count the requests that the disks have now; those that wait in a queue are not with the disk."""
     for value in requests:
-        inserted_ns, issued_ns, device, _group, _write = _PENDING.unpack(value)
+        made_ns, issued_ns, device, _group, _write = _PENDING.unpack(value)
         if not issued_ns:
             continue
         disk = disks.setdefault(device, DiskTrace())
         # Issued while we read: its age is nothing yet.
-        age_usec = max(now_ns - (inserted_ns or issued_ns), 0) / 1000
+        age_usec = max(now_ns - made_ns, 0) / 1000
         disk.in_flight += 1
         disk.oldest_in_flight_usec = max(disk.oldest_in_flight_usec or 0.0, age_usec)
 

@@ -1,42 +1,43 @@
-"""Histograms that a program keeps: the bounds it is given, and what was added between two reads."""
+"""Histograms that a program keeps: the steps it is given, and what was added between two reads."""
 
 import functools
-import math
 import struct
 from array import array
 
 from cotenant.units.histogram import BUCKETS_PER_OCTAVE, MAX_BUCKET, bucket_of
 
 BUCKETS = MAX_BUCKET + 1
-BOUNDS = 512
-"""Room in the programs' table (``bpf/bucket.h``); what no bucket uses holds the largest number."""
 HISTOGRAM_BYTES = 4 * BUCKETS
 
-_UNREACHABLE = 2**64 - 1
 _CHUNK = 32
 
 
 @functools.cache
-def bounds_ns() -> tuple[int, ...]:
-    """Return, for each bucket, the largest whole number of nanoseconds whose microseconds it holds."""
-    return tuple(_bound_ns(bucket) for bucket in range(MAX_BUCKET)) + (_UNREACHABLE,) * (BOUNDS - MAX_BUCKET)
+def steps() -> tuple[int, ...]:
+    """Return where buckets 1 to 8 end, in nanoseconds, scaled so that the leading bit is the 64th (``bpf/bucket.h``).
+
+    They are looked for in the last octave, where whole nanoseconds are the finest share. The last bucket has no end.
+    """
+    octave = MAX_BUCKET // BUCKETS_PER_OCTAVE - 1
+    last = _step(octave - 1, BUCKETS_PER_OCTAVE)
+    return (*(_step(octave, bucket) for bucket in range(1, BUCKETS_PER_OCTAVE)), last)
 
 
-def _bound_ns(bucket: int) -> int:
-    low = math.floor(1000 * 2 ** (bucket / BUCKETS_PER_OCTAVE) * (1 - 1e-8))
-    high = math.ceil(1000 * 2 ** (bucket / BUCKETS_PER_OCTAVE) * (1 + 1e-8)) + 1
+def _step(octave: int, bucket: int) -> int:
+    wanted = BUCKETS_PER_OCTAVE * octave + bucket
+    low, high = 1000 << octave, 1000 << octave + 2
     while high - low > 1:
         middle = (low + high) // 2
-        if bucket_of(middle / 1000) <= bucket:
+        if bucket_of(middle / 1000) <= wanted:
             low = middle
         else:
             high = middle
-    return low
+    return (high << 64 - high.bit_length()) - 1
 
 
-def pack_bounds() -> bytes:
-    """Return the bounds as the programs' table."""
-    return struct.pack(f"={BOUNDS}Q", *bounds_ns())
+def pack_steps() -> bytes:
+    """Return the steps as the programs' table."""
+    return struct.pack(f"={BUCKETS_PER_OCTAVE}Q", *steps())
 
 
 def added(new: bytes, old: bytes | None) -> dict[int, int]:

@@ -16,7 +16,7 @@ from cotenant.units.histogram import Histogram
 
 Method = Literal["stamped", "tracked"]
 
-SAMPLES_PER_CPU_PER_SEC = 1000
+SAMPLES_PER_CPU_PER_SEC = 500
 """Waits that are looked at on a busy machine. The rest costs some ten nanoseconds; a quantile needs no more."""
 MAX_SAMPLING_SHIFT = 10
 TOP_INODE = 1
@@ -46,15 +46,15 @@ class RunQueueProgram:
         self.method: Method = method or choose_method(types)
         hierarchy = root.hierarchy("cpu")
         on_v1 = hierarchy is not None and hierarchy.version == 1
-        settings = counts.pack_bounds() + _SETTINGS.pack(not on_v1, 0)
-        self._object = Object("run_queue", settings, _PROGRAMS[self.method])
-        self._groups = Entries(self._object.map("groups"))
-        self._sampling = self._object.map("sampling")
+        settings = counts.pack_steps() + _SETTINGS.pack(not on_v1, 0)
+        self.object = Object("run_queue", settings, _PROGRAMS[self.method])
+        self._groups = Entries(self.object.map("groups"))
+        self._sampling = self.object.map("sampling")
         self._wanted_per_sec = SAMPLES_PER_CPU_PER_SEC * (os.cpu_count() or 1)
         self._read_at = time.monotonic()
         self.sampling_shift = 0
         """One wait in 2^shift is looked at."""
-        self.meter = Meter(self._object)
+        self.meter = Meter(self.object)
 
     def read(self) -> tuple[Histogram, dict[int, GroupTrace]]:
         """Return the waits of the whole node, and of each group by the inode of its directory, in microseconds.
@@ -76,7 +76,13 @@ class RunQueueProgram:
         seconds, self._read_at = now - self._read_at, now
         if seconds <= 0:
             return
-        shift = next_shift(self.sampling_shift, sampled / seconds, self._wanted_per_sec)
+        self.look_at(next_shift(self.sampling_shift, sampled / seconds, self._wanted_per_sec))
+
+    def look_at(self, shift: int) -> None:
+        """Look at one wait in 2^shift until the next read.
+
+        :raises BpfCallFailed: if the map cannot be written.
+        """
         if shift != self.sampling_shift:
             self._sampling.update(bytes(4), struct.pack("=I", (1 << shift) - 1))
             self.sampling_shift = shift
@@ -84,7 +90,7 @@ class RunQueueProgram:
     def close(self) -> None:
         """Detach and unload."""
         self.meter.close()
-        self._object.close()
+        self.object.close()
 
 
 def choose_method(types: btf.Btf) -> Method:

@@ -11,6 +11,7 @@ from cotenant.kernel.bpf.block import BlockProgram
 from cotenant.kernel.bpf.btf import Btf
 from cotenant.kernel.bpf.cost import Cost
 from cotenant.kernel.bpf.errors import BpfUnavailable
+from cotenant.kernel.bpf.program import Object
 from cotenant.kernel.bpf.run_queue import RunQueueProgram
 from cotenant.kernel.tracing import Trace
 from cotenant.model.sample import MissingReason
@@ -69,7 +70,7 @@ class BpfTracer:
     def programs(self) -> tuple[Program, ...]:
         """What is loaded, what is not and why, and what it costs."""
         return (
-            _state("block", self._block, "insert, issue and complete"),
+            _state("block", self._block, "issue and complete"),
             _state("run_queue", self._run_queue, getattr(self._run_queue, "method", "")),
         )
 
@@ -78,6 +79,11 @@ class BpfTracer:
         """The programs' run time while it was measured last, as a share of one CPU; None before that."""
         costs = [program.cost.cpu_ratio for program in self.programs if program.cost is not None]
         return sum(costs) * (os.cpu_count() or 1) if costs else None
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        """The objects that are loaded."""
+        return tuple(p.object for p in (self._block, self._run_queue) if not isinstance(p, errors.KernelError))
 
     def close(self) -> None:
         """Take the programs out of the kernel."""
