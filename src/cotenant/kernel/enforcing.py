@@ -1,0 +1,101 @@
+"""One round of enforcement: look at the node, ask what should be there, write it. The loop belongs to the programs.
+
+What to write is decided elsewhere and comes in as a function, so that this layer knows no strategy.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from cotenant.kernel import conflicts, executor, paths, snapshot, topology
+from cotenant.kernel.priority import probing
+from cotenant.model.node import Node, Topology, Usage
+from cotenant.model.pod import Pod
+from cotenant.model.priority import InterfaceName, PriorityInterface
+from cotenant.model.snapshot import Snapshot
+from cotenant.units import clock as clocks
+from cotenant.units.plan import PlanItem
+
+REPROBE_SECONDS = 30.0
+"""How often interfaces, topology and other agents are looked for again: kubepods and koordlet may come later."""
+
+Decide = Callable[[Snapshot], Sequence[PlanItem]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Round:
+    """What one round found and did. ``written`` counts files that changed; ``conflict`` names another agent."""
+
+    items: tuple[PlanItem, ...]
+    outcomes: tuple[executor.Outcome, ...]
+    interface: PriorityInterface
+    conflict: str = ""
+
+    @property
+    def written(self) -> int:
+        return sum(outcome.state == "written" for outcome in self.outcomes)
+
+
+class Enforcer:
+    """Keeps what changes rarely (priority interface, topology) and carries out one plan a round.
+
+    While another co-location agent runs, it only observes, unless ``beside_others`` says that the operator knows.
+    """
+
+    def __init__(
+        self,
+        root: paths.Root,
+        writer: executor.Executor,
+        *,
+        clock: clocks.Clock | None = None,
+        interface: InterfaceName | None = None,
+        beside_others: bool = False,
+    ) -> None:
+        self._root = root
+        self._writer = writer
+        self._clock = clock or clocks.SystemClock()
+        self._wanted = interface
+        self._beside_others = beside_others
+        self._probed_s: float | None = None
+        self._interface: PriorityInterface
+        self._topology: Topology
+        self._agents: tuple[str, ...] = ()
+
+    def look(
+        self,
+        pods: Sequence[Pod],
+        *,
+        node: Node | None = None,
+        cpus: Topology | None = None,
+        usage: Usage | None = None,
+        journal: Mapping[str, str | None] | None = None,
+    ) -> Snapshot:
+        """Return the node as it is now."""
+        self._probe()
+        return snapshot.read(
+            self._root,
+            pods,
+            self._interface,
+            cpus or self._topology,
+            node or topology.node(self._root, self._topology),
+            usage,
+            self._writer.journalled() if journal is None else journal,
+        )
+
+    def carry_out(self, seen: Snapshot, decide: Decide) -> Round:
+        """Decide on a snapshot and write the difference; observe only while another agent is there."""
+        items = tuple(decide(seen))
+        conflict = ", ".join(self._agents)
+        if conflict and not self._beside_others:
+            return Round(items, (), seen.priority, conflict)
+        return Round(items, tuple(self._writer.apply(items)), seen.priority)
+
+    def _probe(self) -> None:
+        now = self._clock.monotonic()
+        if self._probed_s is not None and now - self._probed_s < REPROBE_SECONDS:
+            return
+        self._probed_s = now
+        self._interface = (
+            probing.choose(self._root, self._wanted) if self._wanted is not None else probing.probe(self._root)
+        )
+        self._topology = topology.read(self._root)
+        self._agents = tuple(c.name for c in conflicts.find(self._root) if c.kind == "agent")
