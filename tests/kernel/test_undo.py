@@ -182,6 +182,18 @@ def test_what_somebody_else_wrote_since_stays(tree: Tree) -> None:
     assert tree.read(shares) == "555\n"
 
 
+def test_a_quota_that_its_owner_changed_meanwhile_is_the_one_to_give_back(tree: Tree) -> None:
+    quota, shares = f"{CPU}/a/cpu.cfs_quota_us", f"{CPU}/cpu.shares"
+    writer = executor.Executor(tree.root)
+    items = [write(quota, "20000"), write(shares, "2")]
+    writer.apply(items)
+    tree.file(quota, "90000")  # the pod is resized
+    tree.file(shares, "4000")
+    assert [outcome.rewritten for outcome in writer.apply(items)] == [True, True]
+    assert undo.restore(executor.Executor(tree.root)).complete
+    assert (tree.read(quota), tree.read(shares)) == ("90000\n", "1024\n")
+
+
 def test_openeulers_level_is_listed_with_its_pod(tree: Tree) -> None:
     level = f"{CPU}/pod{UID}/cpu.qos_level"
     tree.file(level, "0")

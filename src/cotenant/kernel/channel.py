@@ -66,6 +66,16 @@ class Channel:
         """Return the open directory that a path's last part is in."""
         return self.directory(os.path.dirname(path))
 
+    def directories_below(self, path: str) -> list[str]:
+        """Return the paths of all directories below one, without following links."""
+        top = self.root.directory / path
+        return [
+            self.root.relative(os.path.join(place, name))
+            for place, names, _ in os.walk(top)
+            for name in sorted(names)
+            if not os.path.islink(os.path.join(place, name))
+        ]
+
     def peek(self, path: str) -> str | None:
         """Return a file's text, or None where it cannot be read; for comparing only."""
         try:

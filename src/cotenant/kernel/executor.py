@@ -3,32 +3,21 @@
 A steady state costs reads only: nothing is locked, journalled or written while every file holds what the plan says.
 """
 
-import dataclasses
 import errno
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
 
-from cotenant.kernel import channel, core_cookie, errno_table, journal, lock, paths, rewriter, tasks
+from cotenant.kernel import channel, core_cookie, errno_table, holds, journal, lock, paths, rewriter, tasks
+from cotenant.kernel.outcome import EvictCallback, Outcome
 from cotenant.units import contents
 from cotenant.units.clock import Clock, SystemClock
 from cotenant.units.plan import PlanItem
 
-State = Literal[
-    "written", "planned", "same", "gone", "held", "refused", "busy", "denied", "failed", "not_taken", "left_out"
-]
-"""``held``: refused before, not tried again yet. ``not_taken``: accepted, but the file says something else.
-``left_out``: not done because it must not be, or because nobody here can. ``planned``: would be written (dry run)."""
-
-CHANGED: frozenset[State] = frozenset({"written", "not_taken"})
-SILENT: frozenset[State] = frozenset({"same", "held", "gone"})
 UNDOING = "restore"
 """The strategy of items that undo: what they lose beside themselves was lost already."""
 RETRIES = 3
 RETRY_SECONDS = 0.005
-HELD_SECONDS = 60.0
-HELD_MAX = 10_000
 
 STICKY_FILES = frozenset({"cpu.qos_level"})
 PRIORITY_FILES = STICKY_FILES | {
@@ -48,28 +37,10 @@ LOST_BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
 """Which files of the same group forget their value when a value is written: idle forgets the weight, and openEuler's
 burst goes with the quota."""
 
+OWNED_BY_OTHERS = frozenset({"cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.max"})
+"""Files that the kubelet changes when a pod is resized: what it wrote last is what a restore gives back."""
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one plan item. ``detail`` is for a person, ``actual`` what the file said last."""
-
-    item: PlanItem
-    state: State
-    detail: str = ""
-    errno: int | None = None
-    actual: str | None = None
-    rewritten: bool = False
-    """Somebody had replaced the value that we wrote before."""
-
-
-@dataclasses.dataclass(slots=True)
-class _Hold:
-    value: str | None
-    inode: tuple[int, int]
-    until: float | None
-
-
-EvictCallback = Callable[[PlanItem], Outcome]
+__all__ = ["EvictCallback", "Executor", "Outcome"]
 
 
 class Executor:
@@ -95,7 +66,7 @@ class Executor:
         """Kernel files written since the start, for a metric: it stands still in a steady state."""
         self._evict = evict
         self._sleep = sleep
-        self._held: dict[str, _Hold] = {}
+        self._holds = holds.Holds(self.clock)
         self._ours: dict[str, tuple[tuple[int, int], str]] = {}
         self._tops = frozenset(root.relative(mount.path) for mount in root.cgroup_mounts())
         self._load()
@@ -216,9 +187,9 @@ class Executor:
             if forbidden:
                 return Outcome(item, "left_out", forbidden, actual=_stripped(current))
             if current is not None and contents.same(name, new, current):
-                self._held.pop(path, None)
+                self._holds.release(path)
                 return Outcome(item, "same", actual=_stripped(current))
-            if self._is_held(path, new, directory.inode):
+            if self._holds.is_held(path, new, directory.inode):
                 return Outcome(item, "held", actual=_stripped(current))
             rewritten = self._was_rewritten(path, new, current, directory.inode)
             if not commit:
@@ -226,10 +197,10 @@ class Executor:
             if rewritten:
                 self.rewrites.seen(path, _stripped(current) or "")
             read = self._write_journalled(item, directory, name, current)
-            self._held.pop(path, None)
+            self._holds.release(path)
             if read is None or contents.same(name, new, read):
                 return Outcome(item, "written", actual=_stripped(read), rewritten=rewritten)
-            self._hold(path, new, directory.inode, errno_table.REFUSED)
+            self._holds.hold(path, new, directory.inode, errno_table.REFUSED)
             detail = f"the file reads {_stripped(read)!r} after {new!r} was written"
             return Outcome(item, "not_taken", detail, actual=_stripped(read), rewritten=rewritten)
 
@@ -242,11 +213,9 @@ class Executor:
             # What only takes commands (memory.reclaim) has no state to give back.
             self._write_retrying(directory, name, text)
             return None
-        for beside in LOST_BESIDE.get((name, item.new or ""), ()):
-            if directory.has(beside) and item.strategy != UNDOING:
-                sibling = f"{os.path.dirname(path)}/{beside}"
-                self.journal.aside(item, sibling, directory.inode, directory.read(beside))
-        key = self.journal.change(item, path, directory.inode, current)
+        if item.strategy != UNDOING:
+            self._journal_losses(item, directory, name)
+        key = self.journal.change(item, path, directory.inode, current, rebased=self._is_anothers(path, name, current))
         try:
             self._write_retrying(directory, name, text)
         except OSError:
@@ -256,8 +225,26 @@ class Executor:
         self.journal.done(key, _stripped(read))
         if self.journal.entries[key].old == read:
             self.journal.undone(key)
-        self._ours[path] = (directory.inode, item.new or "")
+        taken = contents.same(name, item.new or "", read)
+        self._ours[path] = (directory.inode, (item.new if taken else _stripped(read)) or "")
         return read
+
+    def _journal_losses(self, item: PlanItem, directory: channel.Directory, name: str) -> None:
+        """Record what a write is about to change beside its own file: in its group, or below it where it is pushed."""
+        group = os.path.dirname(item.path or "")
+        for beside in LOST_BESIDE.get((name, item.new or ""), ()):
+            if directory.has(beside):
+                self.journal.aside(item, f"{group}/{beside}", directory.inode, directory.read(beside))
+        if name in STICKY_FILES:
+            for below in self.channel.directories_below(group):
+                with self.channel.directory(below) as child:
+                    if child.has(name):
+                        self.journal.aside(item, f"{below}/{name}", child.inode, child.read(name))
+
+    def _is_anothers(self, path: str, name: str, current: str) -> bool:
+        """Return whether a file holds what its owner wrote after us."""
+        ours = self._ours.get(path)
+        return name in OWNED_BY_OTHERS and ours is not None and not contents.same(name, ours[1], current)
 
     def _write_retrying(self, directory: channel.Directory, name: str, text: str) -> None:
         for attempt in range(1, RETRIES + 1):
@@ -296,9 +283,9 @@ class Executor:
 
     def _without_file(self, item: PlanItem, directory: channel.Directory) -> Outcome:
         path = item.path or ""
-        if self._is_held(path, None, directory.inode):
+        if self._holds.is_held(path, None, directory.inode):
             return Outcome(item, "held")
-        self._hold(path, None, directory.inode, errno_table.NO_FILE)
+        self._holds.hold(path, None, directory.inode, errno_table.NO_FILE)
         return Outcome(item, "refused", errno_table.NO_FILE.meaning, errno.ENOENT)
 
     def _refusal(self, item: PlanItem, error: OSError) -> Outcome:
@@ -308,25 +295,11 @@ class Executor:
         if decision.state == "gone":
             self._forget(path)
         else:
-            self._hold(path, item.new, self.inode_of_parent(path) or (0, 0), decision)
+            self._holds.hold(path, item.new, self.inode_of_parent(path) or (0, 0), decision)
         return Outcome(item, decision.state, f"{path}: {os.strerror(number)}: {decision.meaning}", number)
 
-    def _hold(self, path: str, value: str | None, inode: tuple[int, int], decision: errno_table.Decision) -> None:
-        if decision.again == "next_tick":
-            return
-        if len(self._held) >= HELD_MAX:
-            self._held.clear()
-        until = self.clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
-        self._held[path] = _Hold(value, inode, until)
-
-    def _is_held(self, path: str, value: str | None, inode: tuple[int, int]) -> bool:
-        hold = self._held.get(path)
-        if hold is None or hold.value != value or hold.inode != inode:
-            return False
-        return hold.until is None or self.clock.monotonic() < hold.until
-
     def _forget(self, path: str) -> None:
-        self._held.pop(path, None)
+        self._holds.release(path)
         self._ours.pop(path, None)
         self.rewrites.forget(path)
 
@@ -338,7 +311,7 @@ class Executor:
         with self.channel.parent(path) as parent:
             if parent.is_directory(name):
                 return Outcome(item, "same")
-            if self._is_held(path, item.new, parent.inode):
+            if self._holds.is_held(path, item.new, parent.inode):
                 return Outcome(item, "held")
             if not commit:
                 return Outcome(item, "planned")
@@ -378,7 +351,7 @@ class Executor:
             members = directory.read(name)
             if task in members.split():
                 return Outcome(item, "same")
-            if self._is_held(path, task, directory.inode):
+            if self._holds.is_held(path, task, directory.inode):
                 return Outcome(item, "held")
             if not commit:
                 return Outcome(item, "planned")

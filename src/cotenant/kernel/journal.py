@@ -37,6 +37,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     values: tuple[str, ...] = ()
     """What was written, or read back."""
     complete: bool = True
+    rebased: bool = False
+    """The file's owner has written since our last write: ``old`` is what it wrote, and counts from now on."""
     aside: bool = False
     """Not written by us, but lost by what we wrote beside it (the weight of a group that is made idle)."""
     strategy: str = ""
@@ -119,6 +121,8 @@ class Journal:
         else:
             entry.values += line.values
             entry.complete = line.complete
+            if line.rebased:
+                entry.line = msgspec.structs.replace(entry.line, old=line.old)
             if line.irreversible and not entry.line.irreversible:
                 entry.line = msgspec.structs.replace(entry.line, irreversible=True, reason=line.reason)
 
@@ -126,9 +130,20 @@ class Journal:
         return (self.boot, path, *inode, task)
 
     def change(
-        self, item: PlanItem, path: str, inode: tuple[int, int], old: str | None, *, task: str = "", started: str = ""
+        self,
+        item: PlanItem,
+        path: str,
+        inode: tuple[int, int],
+        old: str | None,
+        *,
+        task: str = "",
+        started: str = "",
+        rebased: bool = False,
     ) -> Key:
-        """Record what is about to be done; return the key for :meth:`done`."""
+        """Record what is about to be done; return the key for :meth:`done`.
+
+        ``old`` counts for the first change of a key only, unless it is ``rebased``.
+        """
         line = Line(
             kind="change",
             boot=self.boot,
@@ -140,6 +155,7 @@ class Journal:
             old=old,
             values=() if item.new is None else (item.new,),
             complete=False,
+            rebased=rebased,
             strategy=item.strategy,
             reason=item.reason,
             irreversible=item.irreversible,

@@ -1,0 +1,44 @@
+"""What was refused and when it makes sense to try again, so that nothing is tried or reported each second."""
+
+import dataclasses
+
+from cotenant.kernel import errno_table
+from cotenant.units.clock import Clock
+
+HELD_SECONDS = 60.0
+HELD_MAX = 10_000
+
+
+@dataclasses.dataclass(slots=True)
+class _Hold:
+    value: str | None
+    inode: tuple[int, int]
+    until: float | None
+
+
+class Holds:
+    """Refused writes by path; another value, or another directory of that name, is not held."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, _Hold] = {}
+
+    def hold(self, path: str, value: str | None, inode: tuple[int, int], decision: errno_table.Decision) -> None:
+        """Hold a write back for as long as the decision says."""
+        if decision.again == "next_tick":
+            return
+        if len(self._held) >= HELD_MAX:
+            self._held.clear()
+        until = self._clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
+        self._held[path] = _Hold(value, inode, until)
+
+    def is_held(self, path: str, value: str | None, inode: tuple[int, int]) -> bool:
+        """Return whether this write was refused and nothing has changed since."""
+        hold = self._held.get(path)
+        if hold is None or hold.value != value or hold.inode != inode:
+            return False
+        return hold.until is None or self._clock.monotonic() < hold.until
+
+    def release(self, path: str) -> None:
+        """Forget a refusal: the file was written, or is gone."""
+        self._held.pop(path, None)
