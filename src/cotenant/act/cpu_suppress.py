@@ -189,7 +189,11 @@ def _widen_cpus(draft: Draft, reason: str) -> None:
     snapshot = draft.snapshot
     available = cpu_pool.offline_pool(snapshot)
     for group, _ in _groups(snapshot):
-        if cgroup.cpus(snapshot, group) != available:  # an empty list on v2 is all CPUs already
+        path = cgroup.cpuset_path(snapshot, group)
+        if path and cgroup.cpus(snapshot, group) == available:
+            # An empty list on v2 is all CPUs already. Stated all the same: the file stays this strategy's.
+            draft.write(path, snapshot.files.read(path) or "", reason)
+        else:
             cgroup.set_cpus(draft, group, available, reason)
 
 

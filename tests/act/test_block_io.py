@@ -1,0 +1,83 @@
+from collections.abc import Callable
+from typing import Any
+
+from tests.act.machine import Machine, writes
+
+Make = Callable[..., Machine]
+
+
+def blocks(**config: Any) -> dict[str, Any]:
+    return {"enable": True, "blocks": [{"name": "/dev/vda", "type": "device", "ioCfg": config}]}
+
+
+def slo(**classes: Any) -> dict[str, Any]:
+    names = {"be": "beClass", "root": "cgroupRoot", "ls": "lsClass"}
+    return {"resourceQOSStrategy": {names[name]: {"blkioQOS": value} for name, value in classes.items()}}
+
+
+def disk(node: Machine) -> Machine:
+    node.extra = {"sys/class/block/vda/dev": "254:0\n", "sys/class/block/vda1/dev": "254:1\n"}
+    node.extra["sys/class/block/vda1/partition"] = "1\n"
+    return node
+
+
+def test_limits_of_the_offline_directory_on_v1(machine: Make) -> None:
+    node = disk(machine())
+    wanted = slo(be=blocks(readBPS=1 << 20, writeIOPS=0))
+    plan = node.enforce(wanted)
+    assert list(writes(plan, "blkio.throttle.read_bps_device").values()) == ["254:0 1048576"]
+    assert not writes(plan, "blkio.throttle.write_iops_device")  # no limit is there already
+    assert node.plan(wanted).items == ()
+
+
+def test_limits_on_v2_keep_what_is_not_named(machine: Make) -> None:
+    node = disk(machine("mainline-v2"))
+    node.write("blkio", "kubepods/besteffort", "io.max", "254:0 wiops=7")
+    wanted = slo(be=blocks(readBPS=1 << 20))
+    node.enforce(wanted)
+    assert node.read("blkio", "kubepods/besteffort", "io.max") == "254:0 rbps=1048576 wbps=max riops=max wiops=7"
+    assert node.plan(wanted).items == ()
+
+
+def test_a_weight_on_v2_needs_the_cost_controller_on_that_disk(machine: Make) -> None:
+    node = disk(machine("mainline-v2"))
+    alone = node.plan(slo(be=blocks(ioWeightPercent=10)))
+    assert not writes(alone, "io.weight")
+    assert any("io.cost.qos" in text for text in alone.left_out)
+    both = node.plan(slo(be=blocks(ioWeightPercent=10), root=blocks()))
+    assert list(writes(both, "io.weight").values()) == ["254:0 10"]
+    assert list(writes(both, "io.cost.qos").values()) == [
+        "254:0 enable=1 ctrl=user rpct=95 rlat=3000 wpct=95 wlat=3000"
+    ]
+
+
+def test_a_pods_annotation_limits_that_pod(machine: Make) -> None:
+    node = disk(machine())
+    group = node.pod("a", "Burstable", "LS", annotations={"koordinator.sh/blkioQOS": blocks(writeBPS=4096)})
+    plan = node.plan({})
+    assert writes(plan, "blkio.throttle.write_bps_device") == {f"sys/fs/cgroup/blkio/{group}": "254:0 4096"}
+
+
+def test_a_partition_or_an_unknown_disk_is_named_and_not_written(machine: Make) -> None:
+    node = disk(machine())
+    for name in ("/dev/vda1", "sdz"):
+        wanted = slo(be={"enable": True, "blocks": [{"name": name, "ioCfg": {"readBPS": 1}}]})
+        plan = node.plan(wanted)
+        assert plan.items == ()
+        assert any(name in text for text in plan.notices)
+
+
+def test_online_classes_have_no_directory_to_limit(machine: Make) -> None:
+    node = disk(machine())
+    plan = node.plan(slo(ls=blocks(readBPS=1)))
+    assert plan.items == ()
+    assert any("class LS is not supported" in text for text in plan.notices)
+
+
+def test_limits_that_we_set_are_lifted_when_they_are_off(machine: Make) -> None:
+    node = disk(machine())
+    node.enforce(slo(be=blocks(readBPS=1 << 20)))
+    path = node.path("blkio", "kubepods/besteffort", "blkio.throttle.read_bps_device")
+    assert node.plan({}).items == ()
+    node.enforce({}, journal={path: ""})
+    assert node.kernel.read(path) == ""

@@ -1,0 +1,27 @@
+from cotenant.act import slo_fields
+from cotenant.model import policy
+
+
+def test_every_field_is_applied_or_refused_and_none_is_both() -> None:
+    for field in policy.fields():
+        strategies, refusal = slo_fields.applied_by(field), slo_fields.refusal(field)
+        assert bool(strategies) != bool(refusal), field
+
+
+def test_only_fields_that_are_set_to_something_are_reported() -> None:
+    slo = {
+        "spec": {
+            "extensions": {},
+            "systemStrategy": {"totalNetworkBandwidth": "10Gi"},
+            "resourceQOSStrategy": {
+                "lsClass": {"blkioQOS": {"enable": False}},
+                "beClass": {"cpuQOS": {"schedIdle": 1}},
+                "lsrClass": {"blkioQOS": {"blocks": [{"name": "vda"}]}},
+            },
+        }
+    }
+    assert {field for field, _ in slo_fields.refused(slo)} == {
+        "spec.systemStrategy.totalNetworkBandwidth",
+        "spec.resourceQOSStrategy.beClass.cpuQOS.schedIdle",
+        "spec.resourceQOSStrategy.lsrClass.blkioQOS.blocks[].name",
+    }
