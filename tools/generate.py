@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import detection_pages
 import kernel_pages
+import policy_pages
 from cotenant.api import crd
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -23,6 +24,8 @@ FILES["docs/detections.md"] = detection_pages.detections_page
 FILES["docs/rules.md"] = detection_pages.rules_page
 FILES["docs/features.md"] = kernel_pages.features_page
 FILES["docs/kernels.md"] = kernel_pages.kernels_page
+FILES["docs/strategies.md"] = policy_pages.strategies_page
+FILES["docs/nodeslo.md"] = policy_pages.nodeslo_page
 
 
 def main() -> int:

@@ -71,11 +71,9 @@ class Candidate:
         f"{PREFIX}.policy",
         f"{PREFIX}.cpuBurstPercent",
         f"{PREFIX}.cfsQuotaBurstPercent",
-        f"{PREFIX}.cfsQuotaBurstPeriodSeconds",
         f"{PREFIX}.sharePoolThresholdPercent",
     ),
     features=("cpu.cfs_burst_us|cpu.max.burst", "cpu.cfs_quota_us|cpu.max"),
-    metrics=("cotenant_cpu_burst_quota_ratio",),
     needs_usage=True,
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:

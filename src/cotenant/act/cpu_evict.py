@@ -45,7 +45,6 @@ def real_limit(snapshot: Snapshot) -> float:
         f"{PREFIX}.cpuEvictBESatisfactionUpperPercent",
         f"{PREFIX}.cpuEvictBESatisfactionLowerPercent",
         f"{PREFIX}.cpuEvictBEUsageThresholdPercent",
-        f"{PREFIX}.cpuEvictTimeWindowSeconds",
         f"{PREFIX}.cpuEvictThresholdPercent",
         f"{PREFIX}.cpuEvictLowerPercent",
         f"{PREFIX}.cpuAllocatableEvictThresholdPercent",
@@ -54,7 +53,6 @@ def real_limit(snapshot: Snapshot) -> float:
         f"{PREFIX}.evictEnabledPriorityThreshold",
         f"{PREFIX}.allocatableEvictPriorityThreshold",
     ),
-    metrics=("cotenant_evictions_total", "cotenant_eviction_release_millicores"),
     needs_usage=True,
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:

@@ -81,7 +81,6 @@ def quota_usec(cpus: int, target: float, current: Limit, period_usec: int = cgro
         f"{PREFIX}.cpuSuppressPolicy",
     ),
     features=("cpuset.cpus", "cpu.cfs_quota_us|cpu.max"),
-    metrics=("cotenant_cpu_suppress_target_millicores", "cotenant_cpu_suppress_cpus"),
     needs_usage=True,
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:

@@ -67,7 +67,6 @@ def pod_identity(slo: NodeSlo, pod: Pod) -> int:
         "spec.hostApplications",
     ),
     features=("cpu.qos_level", "cpu.bvt_warp_ns", "cpu.priority", "cpu.offline", "cpu.idle", "cpu.shares|cpu.weight"),
-    metrics=("cotenant_group_identity_groups", "cotenant_group_identity_recreate_pods"),
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:
     """Give every pod the priority of its class, pod before containers, through the interface that the node has.

@@ -19,7 +19,6 @@ PREFIX = "spec.resourceUsedThresholdWithBE"
         f"{PREFIX}.memoryAllocatableEvictThresholdPercent",
         f"{PREFIX}.memoryAllocatableEvictLowerPercent",
     ),
-    metrics=("cotenant_evictions_total", "cotenant_eviction_release_bytes"),
     needs_usage=True,
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:

@@ -19,7 +19,6 @@ class Strategy:
     """The NodeSLO fields that it follows, as prefixes of the paths that :func:`cotenant.model.policy.fields` yields."""
     features: tuple[str, ...]
     """Kernel files and facilities it needs; without them it does what it says there."""
-    metrics: tuple[str, ...]
     needs_usage: bool
     summary: str
 
@@ -48,14 +47,13 @@ def strategy(
     *,
     fields: tuple[str, ...],
     features: tuple[str, ...] = (),
-    metrics: tuple[str, ...] = (),
     needs_usage: bool = False,
 ) -> Callable[[Decide], Decide]:
     """Register a function as a strategy; its docstring is its documentation."""
 
     def register(decide: Decide) -> Decide:
         summary = (decide.__doc__ or "").strip()
-        STRATEGIES[name] = Strategy(name, decide, fields, features, metrics, needs_usage, summary)
+        STRATEGIES[name] = Strategy(name, decide, fields, features, needs_usage, summary)
         return decide
 
     return register

@@ -47,7 +47,6 @@ def bandwidth(percent: int, *, amd: bool, step: int = 10, least: int = 10) -> in
         for field in ("enable", "catRangeStartPercent", "catRangeEndPercent", "mbaPercent")
     ),
     features=("resctrl",),
-    metrics=("cotenant_resctrl_tasks",),
 )
 def decide(draft: Draft, slo: NodeSlo) -> None:
     """Give each class its own group with cache ways and bandwidth, and move all threads of its pods there.

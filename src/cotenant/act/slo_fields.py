@@ -30,6 +30,8 @@ REFUSED: Mapping[str, str] = {
     },
     **{f"{_CLASS}.cgroupRoot.{kind}": _ROOT for kind in ("cpuQOS", "memoryQOS", "resctrlQOS", "networkQOS")},
     "spec.systemStrategy.totalNetworkBandwidth": _NETWORK,
+    "spec.resourceUsedThresholdWithBE.cpuEvictTimeWindowSeconds": "one look at a node has no window: it is satisfied",
+    "spec.cpuBurstStrategy.cfsQuotaBurstPeriodSeconds": "the share pool's room limits a quota burst, not its length",
     "spec.extensions": "extensions are other programs' and mean nothing here",
 }
 """By prefix of the field's path."""
@@ -59,9 +61,12 @@ def _covers(prefix: str, field: str) -> bool:
 
 
 def _is_set(value: Any, path: Sequence[str]) -> bool:
-    """Return whether something other than "off" is at a path; ``name[]`` looks into every item of a list."""
+    """Return whether something other than "off" (0, or -1 for no limit) is at a path.
+
+    ``name[]`` looks into every item of a list.
+    """
     if not path:
-        return value not in (None, False, 0, "", [], {})
+        return value not in (None, False, 0, -1, "", [], {})
     key = path[0].removesuffix("[]")
     inner = value.get(key) if isinstance(value, Mapping) else None
     if path[0].endswith("[]"):
