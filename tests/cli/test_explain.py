@@ -55,7 +55,7 @@ def up() -> Iterator[str]:
 def test_a_running_up_is_explained(up: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["explain", "--url", up]) == 0
     out = capsys.readouterr().out
-    assert "The dominant cause is memory pressure." in out
+    assert "Dominant cause: Memory pressure." in out
     assert "psi.memory_some_ratio is 40.0 %, threshold 10.0 %" in out
     assert "web.slice is throttled by its own quota in 50 % of periods; that is not interference." in out
 

@@ -123,6 +123,15 @@ def test_the_worst_disk_beside_its_own_threshold_counts() -> None:
     assert io(found).triggered
 
 
+def test_the_only_disk_has_the_merged_histogram() -> None:
+    """Seconds of a few slow requests among seconds of many fast ones: the mean of percentiles would be 45 ms."""
+    few = {"completions": 2, "histogram": counts(_90000=2), "devices": {"a": device("cloud", 90_000, 2)}}
+    many = {"completions": 2000, "histogram": counts(_500=2000), "devices": {"a": device("cloud", 500, 2000)}}
+    found = default([at(second, block=few if second % 2 else many) for second in range(30)])[-1]
+    assert io(found).signals["block.p99_usec"].value == pytest.approx(500, rel=0.05)
+    assert not io(found).triggered
+
+
 def test_without_disks_all_together_stand_in() -> None:
     found = steady(block={"completions": 100, "p99_usec": 40_000, "histogram": counts(_40000=100)})
     assert io(found).triggered

@@ -10,7 +10,7 @@ from cotenant.detect import provenance
 app = typer.Typer(no_args_is_help=True)
 
 _JSON = typer.Option(False, "--json", help="For programs.")
-_DATA = typer.Option(..., "--data", metavar="DIR", help="Data directory of `cotenant up`.")
+_DATA = typer.Option(None, "--data", metavar="DIR", help="Data directory of `cotenant up`; else where it is by itself.")
 
 
 @app.command()
@@ -100,12 +100,12 @@ def presets(
 
 
 @app.command()
-def history(data: pathlib.Path = _DATA, as_json: bool = _JSON) -> None:
+def history(data: pathlib.Path | None = _DATA, as_json: bool = _JSON) -> None:
     """List the rules that `cotenant up --rules FILE` took, newest last."""
     from cotenant.cli import printing
-    from cotenant.local import revisions
+    from cotenant.local import listening, revisions
 
-    found = revisions.Revisions(data).history()
+    found = revisions.Revisions(listening.data_directory(data)).history()
     if as_json:
         printing.print_json(found)
         return
@@ -118,7 +118,7 @@ def rollback(
     number: int | None = typer.Argument(
         None, metavar="[N]", help="Else the newest that differs from what is in force."
     ),
-    data: pathlib.Path = _DATA,
+    data: pathlib.Path | None = _DATA,
     rules: pathlib.Path | None = typer.Option(
         None, "--rules", metavar="FILE", help="Write here; else to the file that the revision was read from."
     ),
@@ -126,9 +126,9 @@ def rollback(
 ) -> None:
     """Write an earlier revision back to its file; a running `cotenant up` takes it from there."""
     from cotenant.cli import printing
-    from cotenant.local import revisions
+    from cotenant.local import listening, revisions
 
-    taken = revisions.Revisions(data).roll_back(number, rules)
+    taken = revisions.Revisions(listening.data_directory(data)).roll_back(number, rules)
     target = str(rules or taken.file)
     if as_json:
         printing.print_json({"revision": taken.number, "time": taken.time, "file": target})

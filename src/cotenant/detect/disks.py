@@ -42,10 +42,17 @@ class Disk:
         self._own = histogram.Histogram()
         self._own_count = 0
 
-    def add(self, at: float, period_s: float | None, device: sample.Device, calm: bool) -> None:
+    def add(
+        self,
+        at: float,
+        period_s: float | None,
+        device: sample.Device,
+        calm: bool,
+        counts: histogram.Histogram | None = None,
+    ) -> None:
         """Add what one sample says of the disk; what it does in an incident is not what it usually does."""
         self.kind = device.kind or self.kind
-        self.latency.add(row_of(at, device))
+        self.latency.add(row_of(at, device, counts))
         iops = _sum(device.read_iops, device.write_iops)
         written = _sum(device.read_bytes_per_sec, device.write_bytes_per_sec)
         self.traffic.add(at, period_s, (device.in_flight, iops, written))
@@ -87,11 +94,11 @@ def held_to(value: float | None, threshold: float, idle: bool = False) -> Latenc
     return Latency(value, normal, threshold, saturation, idle)
 
 
-def row_of(at: float, source: sample.Device) -> window.Latencies:
+def row_of(at: float, source: sample.Device, counts: histogram.Histogram | None = None) -> window.Latencies:
     """Return what one sample says of one disk's latency."""
     oldest = 0.0 if source.in_flight == 0 else source.oldest_in_flight_usec
     percentiles = (source.p50_usec, source.p95_usec, source.p99_usec)
-    return window.Latencies(at, source.completions, percentiles, None, oldest)
+    return window.Latencies(at, source.completions, percentiles, counts, oldest)
 
 
 def _sum(*values: float | None) -> float | None:
@@ -126,13 +133,18 @@ class Disks:
         for disk in self._disks.values():
             disk.latency.seconds = disk.traffic.seconds = seconds
 
-    def add(self, at: float, taken: sample.Sample, calm: bool) -> None:
-        """Add one sample; a disk that no sample of the window speaks of is forgotten."""
+    def add(self, at: float, taken: sample.Sample, calm: bool, counts: histogram.Histogram | None) -> None:
+        """Add one sample; a disk that no sample of the window speaks of is forgotten.
+
+        ``counts`` is the histogram of all disks, which is the only disk's own.
+        """
+        if len(taken.block.devices) != 1:
+            counts = None
         for name, device in taken.block.devices.items():
             disk = self._disks.get(name)
             if disk is None:
                 disk = self._disks[name] = Disk(self.seconds)
-            disk.add(at, taken.period_s, device, calm)
+            disk.add(at, taken.period_s, device, calm, counts)
         for name in self._disks.keys() - taken.block.devices.keys():
             last = self._disks[name].latency.last_at
             if last is None or at - last >= self.seconds:

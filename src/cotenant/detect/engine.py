@@ -121,12 +121,16 @@ class Engine:
                 step_s = 0.0
         node.at, node.clock = at, clock
         node.values.add(at, taken.period_s, self._compiled.values(taken))
-        # Merging histograms is the dearest part: where each disk is judged by itself, all together only stand in.
-        if self._compiled.uses_block or (self._compiled.stands_in_block and not taken.block.devices):
-            node.block.add(_latencies(at, taken.block))
+        # Where each disk is judged by itself, all together only stand in, and merging histograms is dear.
+        alone = self._compiled.stands_in_block and not taken.block.devices
+        only = self._compiled.uses_disks and len(taken.block.devices) == 1
+        counts = _counts(taken.block) if self._compiled.uses_block or alone or only else None
+        if self._compiled.uses_block or alone:
+            node.block.add(_latencies(at, taken.block, counts))
         if self._compiled.uses_disks:
             congestion = node.detections.get("ioCongestion")
-            node.disks.add(at, taken, calm=not (congestion and congestion.triggered))
+            calm = not (congestion and congestion.triggered)
+            node.disks.add(at, taken, calm, counts)
         return max(step_s, 0.0)
 
     def _detect(
@@ -215,13 +219,16 @@ def _rebooted(node: _Node, taken: sample.Sample) -> bool:
     return taken.uptime_s is not None and node.clock == "uptime" and taken.uptime_s < (node.at or 0.0)
 
 
-def _latencies(at: float, block: sample.Block) -> window.Latencies:
-    counts = None
-    if block.histogram is not None:
-        try:
-            counts = histogram.Histogram.from_json(block.histogram)
-        except ValueError:
-            counts = None  # a histogram that cannot be read is unknown, and so are its percentiles
+def _counts(block: sample.Block) -> histogram.Histogram | None:
+    if block.histogram is None:
+        return None
+    try:
+        return histogram.Histogram.from_json(block.histogram)
+    except ValueError:
+        return None  # a histogram that cannot be read is unknown
+
+
+def _latencies(at: float, block: sample.Block, counts: histogram.Histogram | None) -> window.Latencies:
     completions = block.completions
     if completions is None and counts is not None:
         completions = round(counts.total)

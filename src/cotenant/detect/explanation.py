@@ -18,7 +18,7 @@ def sentences(found: evaluation.Evaluation, by: rules.Rules | None = None) -> li
     said = [_level(found, by)]
     cause = dominant(found)
     if cause:
-        said.append(f"The dominant cause is {registry.DETECTORS[cause].title.lower()}.")
+        said.append(f"Dominant cause: {registry.DETECTORS[cause].title}.")
     for name, detection in found.detections.items():
         said += _detection(name, detection, by)
     for hard in found.hard:
