@@ -59,3 +59,18 @@ def test_a_bucket_holds_its_values(value: float) -> None:
     bucket = histogram.bucket_of(value)
     assert histogram.upper_bound(bucket - 1) <= value * 1.000001
     assert value <= histogram.upper_bound(bucket) * 1.000001
+
+
+def test_what_was_merged_can_be_taken_back() -> None:
+    first, second = Histogram.of([1, 90, 90]), Histogram.of([90, 5000])
+    both = Histogram.of([1, 90, 90])
+    both.merge(second)
+    both.subtract(first)
+    assert both == second
+    both.subtract(second)
+    assert both.quantile(0.5) is None
+
+
+def test_a_bucket_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="given twice"):
+        Histogram.from_json({"1": 1, "01": 1})

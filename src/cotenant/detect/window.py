@@ -5,8 +5,8 @@ t, is longer than 3 periods.
 """
 
 import collections
-import itertools
 import math
+import operator
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -35,7 +35,7 @@ def why_unknown(times: Sequence[float], at: float, gap_s: float) -> MissingReaso
         return "too_few"
     if at - times[-1] > gap_s:
         return "stale"
-    return "stale" if any(b - a > gap_s for a, b in itertools.pairwise(times)) else None
+    return "stale" if max(map(operator.sub, times[1:], times)) > gap_s else None
 
 
 def mean_of(values: Sequence[float]) -> float:

@@ -75,17 +75,19 @@ class Histogram:
 
     def merge(self, other: "Histogram") -> None:
         """Add another histogram's counts to this one."""
+        counts = self._counts
         for bucket, count in other._counts.items():
-            self._counts[bucket] = self._counts.get(bucket, 0) + count
+            counts[bucket] = counts.get(bucket, 0) + count
 
     def subtract(self, other: "Histogram") -> None:
         """Take back another histogram's counts that were merged before; exact for whole counts."""
+        counts = self._counts
         for bucket, count in other._counts.items():
-            left = self._counts.get(bucket, 0) - count
+            left = counts.get(bucket, 0) - count
             if left > 1e-9:
-                self._counts[bucket] = left
+                counts[bucket] = left
             else:
-                self._counts.pop(bucket, None)
+                counts.pop(bucket, None)
 
     def decay(self, factor: float) -> None:
         """Multiply every count by a factor in 0..1 and forget what falls below a thousandth."""
