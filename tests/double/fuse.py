@@ -15,6 +15,7 @@ import stat
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,8 +94,8 @@ class Tree:
         if path is None:
             path = self.handles[fh or 0].path
         with self.guard:
-            mode, inode = self._entry(path.lstrip("/"))
-        number = inode or abs(hash(path)) % (1 << 31) + (1 << 32)
+            mode, inode = self._entry(path.strip("/"))
+        number = inode or zlib.crc32(path.encode()) + (1 << 32)
         return {"st_mode": mode, "st_nlink": 2 if stat.S_ISDIR(mode) else 1, "st_size": 0, "st_ino": number}
 
     def release(self, path: str | None, fh: int) -> int:

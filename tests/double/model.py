@@ -148,6 +148,7 @@ class Kernel:
         self.usage_bytes: dict[int, int] = {}
         self.adopts: Callable[[int], bool] = lambda pid: False
         """Whether a pid that is none of the double's own may be moved: real processes, where it is mounted."""
+        self._adopted: set[int] = set()
         self.attempts: list[Attempt] = []
         self.failures: list[Failure] = []
         self.before: list[Callable[[Operation, str, str | None], None]] = []
@@ -204,6 +205,7 @@ class Kernel:
         """Return the threads that a written number moves; empty where nobody has it."""
         if pid not in self.tasks and self.adopts(pid):
             self.spawn(tid=pid, command="adopted")
+            self._adopted.add(pid)
         if whole:
             return sorted(task.tid for task in self.tasks.values() if task.tgid == pid)
         return [pid] if pid in self.tasks else []
@@ -300,6 +302,9 @@ class Kernel:
         return group, group.hierarchy.file_of(group, name)
 
     def _ahead(self, operation: Operation, path: str, text: str | None) -> None:
+        for pid in [pid for pid in self._adopted if not self.adopts(pid)]:
+            self._adopted.discard(pid)
+            self.end(pid)
         for call in list(self.before):
             call(operation, path, text)
         for failure in self.failures:

@@ -121,6 +121,8 @@ def test_mounted_files_answer_with_the_errno_of_the_system_call(tmp_path: pathli
     with fuse.mounted(kernel, tmp_path) as root:
         group = root / CPU / "a"
         group.mkdir()
+        assert "cpu.qos_level" in os.listdir(group)
+        assert "a" in os.listdir(group.parent)
         assert group.stat().st_ino == kernel.group(f"{CPU}/a").inode
         with pytest.raises(PermissionError):
             os.open(group / "made", os.O_WRONLY | os.O_CREAT)

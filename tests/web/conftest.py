@@ -32,7 +32,7 @@ def sample() -> Sample:
                 path="system.slice/web.service", class_="online", cpu_used_ratio=0.1, psi=CgroupPsi(io_some_ratio=0.4)
             ),
             Cgroup(
-                path="cotenant/be/backup", class_="offline", name="backup", cpu_used_ratio=0.05, memory_bytes=1 << 20
+                path="cotenant-be/backup", class_="offline", name="backup", cpu_used_ratio=0.05, memory_bytes=1 << 20
             ),
         ],
         missing={"llc": "no_pmu", "psi.irq_full_ratio": "unsupported"},

@@ -27,6 +27,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("up", "up", "Look", "Watch this machine in a web page: who is hurt, by what and by whom."),
     Command("top", "top", "Look", "Show the same in a terminal: detections, signals, groups."),
     Command("sample", "sample", "Look", "Print samples of this machine's pressure, latency and load."),
+    Command("run", "run", "Act", "Run a command in a group of its own with a QoS class."),
     Command(
         "scheduler",
         "scheduler",

@@ -1,11 +1,13 @@
-"""What can go wrong with ``cotenant up`` that a person can mend.
+"""What can go wrong on one host that a person can mend.
 
 ::
 
     CotenantError
     └── LocalError
         ├── PortInUse, ListenRefused, BadListenAddress
-        └── BadDataDirectory, BadToken
+        ├── BadDataDirectory, BadToken
+        ├── GroupError       a managed group cannot be made, written or named
+        └── CannotMeasure    a verification cannot be started here
 """
 
 from cotenant.units.errors import CotenantError
@@ -33,3 +35,11 @@ class BadDataDirectory(LocalError):
 
 class BadToken(LocalError):
     """The token file cannot be read, or holds too little."""
+
+
+class GroupError(LocalError):
+    """A managed group cannot be made, written or named."""
+
+
+class CannotMeasure(LocalError):
+    """A verification cannot be started here."""

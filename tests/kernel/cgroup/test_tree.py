@@ -16,9 +16,8 @@ from cotenant.kernel.cgroup import tree
         ("system.slice/nginx.service/worker", False),
         ("kubepods/burstable", True),
         ("kubelet.slice/kubelet-kubepods.slice/x", True),
-        ("cotenant", False),
-        ("cotenant/be", False),
-        ("cotenant/be/make", True),
+        ("cotenant-be", False),
+        ("cotenant-be/make", True),
     ],
 )
 def test_what_matters(path, expected):
@@ -30,15 +29,15 @@ def look(top, **options):
 
 
 def test_parents_come_first_and_ends_are_not_looked_into(tmp_path):
-    for path in ("b.slice/x.service/inner.slice", "a.slice/user@1.service/app.slice", "cotenant/ls/web/below"):
+    for path in ("b.slice/x.service/inner.slice", "a.slice/user@1.service/app.slice", "cotenant-ls/web/below"):
         (tmp_path / path).mkdir(parents=True)
     assert look(tmp_path).groups(0.0) == [
         "a.slice",
         "b.slice",
         "a.slice/user@1.service",
         "b.slice/x.service",
+        "cotenant-ls/web",
         "a.slice/user@1.service/app.slice",
-        "cotenant/ls/web",
     ]
 
 

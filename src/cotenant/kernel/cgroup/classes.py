@@ -16,7 +16,8 @@ CLASS_OF_QOS: dict[str, CgroupClass] = {
     "SYSTEM": "system",
     "BE": "offline",
 }
-_OWN = re.compile(r"cotenant/([a-z]+)(?:/([^/]+))?")
+_OWN = re.compile(r"cotenant-?([a-z]+)(?:\.slice)?(?:/(?:cotenant-(?=.*\.scope$))?([^/]+?)(?:\.scope)?)?")
+"""Groups of ``cotenant run``: ``cotenant-be/make``, and with systemd ``cotenantbe.slice/cotenant-make.scope``."""
 
 
 class BadMatch(errors.CotenantError):
@@ -99,7 +100,7 @@ class Classes:
         return assigned
 
     def _ancestor_class(self, path: str) -> CgroupClass | None:
-        """Return the class of an ancestor that is not sampled itself (``cotenant/be`` of ``cotenant/be/x``)."""
+        """Return the class of an ancestor that is not sampled itself (``cotenant-be`` of ``cotenant-be/x``)."""
         while "/" in path:
             path = path.rpartition("/")[0]
             class_ = self.label(path).class_

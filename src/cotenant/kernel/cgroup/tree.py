@@ -20,11 +20,11 @@ def matters(path: str) -> bool:
     """Return whether a group is sampled though nobody asked for it.
 
     Those are the groups at the top, systemd's slices, services and scopes, everything of Kubernetes down to
-    containers, containers of other engines, and ours below ``cotenant/QOS``.
+    containers, containers of other engines, and ours below ``cotenant-QOS``.
     """
     names = path.split("/")
-    if names[0] == "cotenant":
-        return len(names) == 3
+    if names[0].startswith("cotenant-"):
+        return len(names) == 2
     if len(names) == 1 or _UNIT.fullmatch(names[-1]) or _CONTAINER.fullmatch(names[-1]):
         return True
     return any("kubepods" in name for name in names)
@@ -33,8 +33,8 @@ def matters(path: str) -> bool:
 def is_end(path: str) -> bool:
     """Return whether groups below this one are its own affair: a container's, a service's, or one of ours."""
     names = path.split("/")
-    if names[0] == "cotenant":
-        return len(names) >= 3
+    if names[0].startswith("cotenant-"):
+        return len(names) >= 2
     if len(names) > 1 and _POD.fullmatch(names[-2]):
         return True
     return bool(_CONTAINER.fullmatch(names[-1]) or _LEAF_UNIT.fullmatch(names[-1]))
