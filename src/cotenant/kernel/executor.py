@@ -89,10 +89,19 @@ class Executor:
                 continue
             directory = os.path.dirname(entry.path)
             if directory not in inodes:
-                inodes[directory] = self.inode_of_parent(entry.path)
-            if inodes[directory] == (entry.line.dev, entry.line.ino):
+                inodes[directory] = self._quick_inode(directory)
+            known = (entry.line.dev, entry.line.ino)
+            if inodes[directory] is not None and known in (inodes[directory], (0, 0)):
                 found[entry.path] = None if entry.old is None else entry.old.removesuffix("\n")
         return found
+
+    def _quick_inode(self, directory: str) -> tuple[int, int] | None:
+        """Return a directory's device and inode by one call: for telling only, a write looks at what it has opened."""
+        try:
+            status = os.stat(self.root.directory / directory)
+        except OSError:
+            return None
+        return (status.st_dev, status.st_ino)
 
     def contested(self) -> list[rewriter.Contest]:
         """Return the files that somebody keeps writing over: protect on another level."""
