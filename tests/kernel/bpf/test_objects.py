@@ -12,9 +12,11 @@ ROOT = pathlib.Path(__file__).parents[3]
 SOURCES = sorted(path.name.removesuffix(".bpf.c") for path in (ROOT / "bpf").glob("*.bpf.c"))
 
 
-def test_every_source_is_shipped_and_nothing_else():
-    shipped = sorted(path.name for path in (ROOT / "src/cotenant/kernel/bpf/objects").iterdir())
-    assert shipped == [f"{name}.bpf.o" for name in SOURCES]
+def test_every_source_is_shipped_with_its_licence_and_nothing_else():
+    directory = ROOT / "src/cotenant/kernel/bpf/objects"
+    shipped = sorted(path.name for path in directory.iterdir())
+    assert shipped == ["LICENSE", *(f"{name}.bpf.o" for name in SOURCES)]
+    assert (directory / "LICENSE").read_text() == (ROOT / "bpf" / "LICENSE").read_text()
 
 
 @pytest.mark.parametrize("name", SOURCES)
