@@ -12,6 +12,7 @@ from collections.abc import Callable
 import detection_pages
 import kernel_pages
 import policy_pages
+import protobuf
 from cotenant.api import crd
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -26,6 +27,7 @@ FILES["docs/features.md"] = kernel_pages.features_page
 FILES["docs/kernels.md"] = kernel_pages.kernels_page
 FILES["docs/strategies.md"] = policy_pages.strategies_page
 FILES["docs/nodeslo.md"] = policy_pages.nodeslo_page
+FILES.update(protobuf.files())
 
 
 def main() -> int:

@@ -100,8 +100,6 @@ KINDS: dict[str, Kind] = {kind.short: kind for kind in (REPORT, RULES)}
 _TRAITS = schema.Traits(
     list_keys={
         report.ReportedDetection: "type",
-        report.ReportedSignal: "name",
-        report.MissingSignal: "signal",
         report.ClusterNode: "name",
         report.Condition: "type",
     },

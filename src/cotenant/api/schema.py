@@ -91,7 +91,8 @@ class Generator:
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         if typing.get_origin(key) is Literal:
             return {"type": "object", "properties": {name: self.of(value) for name in typing.get_args(key)}}
-        return {"type": "object", "additionalProperties": self.of(value)}
+        # Atomic: who applies the map owns it whole, and managedFields name it once and not each key.
+        return {"type": "object", "additionalProperties": self.of(value), "x-kubernetes-map-type": "atomic"}
 
     def _struct(self, kind: type[msgspec.Struct]) -> Schema:
         hints = typing.get_type_hints(kind, include_extras=True)

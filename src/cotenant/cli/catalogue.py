@@ -34,6 +34,8 @@ COMMANDS: tuple[Command, ...] = (
         "Cluster",
         "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
     ),
+    Command("analyzer", "analyzer", "Cluster", "Take the samples of all nodes and publish a report for each."),
+    Command("simulate", "simulate", "Tools", "Stream the samples of nodes that do not exist."),
     Command("crd", "crd", "Cluster", "Print or install the kinds NodeInterferenceReport and DetectionRuleConfig."),
     Command("enforce", "enforce", "Act", "Print or apply what a policy wants done on a node."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),

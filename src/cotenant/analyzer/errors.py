@@ -1,0 +1,18 @@
+"""What a person can mend of the analyzer.
+
+::
+
+    units.errors.CotenantError
+    └── AnalyzerError
+        └── BadListen     an address that cannot be had, or plaintext where others can reach it
+"""
+
+from cotenant.units.errors import CotenantError
+
+
+class AnalyzerError(CotenantError):
+    """Something that keeps the analyzer from starting."""
+
+
+class BadListen(AnalyzerError):
+    """The address cannot be had, or is beyond loopback without TLS: samples say who runs what."""

@@ -1,0 +1,129 @@
+"""All nodes: their samples come in, their publications come out. Pure but for the clock."""
+
+import msgspec
+
+from cotenant.analyzer.publication import NodePublication, worst_first
+from cotenant.analyzer.rulebook import Rulebook
+from cotenant.api import report, timestamp
+from cotenant.detect import errors, rules
+from cotenant.model import sample
+from cotenant.units.clock import Clock
+
+FORGET_SECONDS = 600.0
+"""How long after it left the cluster a node is remembered."""
+MAX_NODES = 20_000
+SUMMARY_NODES = 500
+SUMMARY_BYTES = 512 * 1024
+
+
+class Fleet:
+    """The analyzer's memory of its nodes."""
+
+    def __init__(self, rulebook: Rulebook, clock: Clock) -> None:
+        self.rulebook = rulebook
+        self._clock = clock
+        self.nodes: dict[str, NodePublication] = {}
+        self._labels: dict[str, dict[str, str]] = {}
+        self._uptime: dict[str, tuple[str | None, float]] = {}
+        self._gone_at: dict[str, float] = {}
+        self.no_loosening_until = -1.0
+        self.samples = 0
+        self.refused = 0
+        """Samples that could not be judged, or came twice."""
+
+    def hear(self, node: str, samples: list[sample.Sample], facts: report.NodeFacts | None = None) -> None:
+        """Judge a node's samples, oldest first, that have just been received together.
+
+        The time of a sample is that of its arrival less its distance to the newest, by the node's monotonic clock.
+        """
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        publication = self.nodes.get(node)
+        if publication is None:
+            if len(self.nodes) >= MAX_NODES:
+                self.refused += len(samples)
+                return
+            publication = self.nodes[node] = NodePublication(node, now)
+        if facts is not None:
+            publication.facts = facts
+        engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
+        newest = max((taken.uptime_s or 0.0 for taken in samples), default=0.0)
+        for taken in samples:
+            boot_id, last = self._uptime.get(node, (None, -1.0))
+            uptime_s = taken.uptime_s
+            if uptime_s is None or (taken.boot_id == boot_id and uptime_s <= last):
+                self.refused += 1
+                continue
+            self._uptime[node] = (taken.boot_id, uptime_s)
+            observed = wall - (newest - uptime_s)
+            named = taken if taken.node == node else msgspec.structs.replace(taken, node=node)
+            try:
+                evaluation = engine.evaluate(named)
+            except errors.DetectError:
+                self.refused += 1
+                continue
+            self.samples += 1
+            publication.hear(evaluation, now, observed, engine.in_force.hysteresis.min_hold_seconds)
+
+    def rules_of(self, node: str) -> rules.Rules:
+        """Return the rules that a node is judged by."""
+        return self.rulebook.engine_for(node, self._labels.get(node, {})).in_force
+
+    def relabel(self, node: str, labels: dict[str, str]) -> None:
+        """Take a node's labels, by which its rules are chosen; a node that is in the cluster is not forgotten."""
+        self._gone_at.pop(node, None)
+        if self._labels.get(node) != labels:
+            self._labels[node] = labels
+            self.rulebook.relabelled(node)
+
+    def left(self, node: str) -> None:
+        """Note that a node has left the cluster."""
+        self._gone_at.setdefault(node, self._clock.monotonic())
+
+    def take_over(self, statuses: dict[str, report.ReportStatus], seconds: float) -> None:
+        """Start from what an earlier leader published, and loosen none of it for so many seconds."""
+        now = self._clock.monotonic()
+        self.no_loosening_until = now + seconds
+        for node, status in statuses.items():
+            if node not in self.nodes:
+                self.nodes[node] = NodePublication(node, now)
+                self.nodes[node].seed(status, now)
+
+    def tick(self) -> None:
+        """Turn silent nodes unknown and forget those that left the cluster long ago."""
+        now = self._clock.monotonic()
+        for publication in self.nodes.values():
+            publication.check_silence(now)
+        for node in [node for node, at in self._gone_at.items() if now - at > FORGET_SECONDS]:
+            del self._gone_at[node]
+            self._labels.pop(node, None)
+            self._uptime.pop(node, None)
+            self.nodes.pop(node, None)
+            self.rulebook.forget(node)
+
+    def due(self, at_most: int) -> list[NodePublication]:
+        """Return the nodes whose reports should be written now, worst first."""
+        now = self._clock.monotonic()
+        waiting = [node for node in self.nodes.values() if node.is_due(now, self.no_loosening_until)]
+        return worst_first(waiting)[:at_most]
+
+    def waiting(self) -> int:
+        """Return how many reports are due."""
+        now = self._clock.monotonic()
+        return sum(node.is_due(now, self.no_loosening_until) for node in self.nodes.values())
+
+    def summary(self) -> report.ReportStatus:
+        """Return the status of the object ``cluster``: all nodes up to a number, beyond that the worst, and counts."""
+        entries = [node.summary() for node in self.nodes.values()]
+        counts = {"nodes": len(entries), "hard": sum(bool(entry.hard) for entry in entries)}
+        for entry in entries:
+            bucket = entry.bucket or "unknown"
+            counts[bucket] = counts.get(bucket, 0) + 1
+        entries.sort(key=lambda entry: (not entry.hard, -(entry.interference_level or -1.0), entry.name))
+        kept = entries[:SUMMARY_NODES]
+        while kept and len(msgspec.json.encode(kept)) > SUMMARY_BYTES * 3 // 4:  # managedFields come on top
+            kept = kept[: len(kept) * 9 // 10]
+        return report.ReportStatus(
+            observed_at=timestamp.render(self._clock.wall()),
+            nodes=sorted(kept, key=lambda entry: entry.name),
+            counts=dict(sorted(counts.items())),
+        )

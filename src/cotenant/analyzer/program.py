@@ -1,0 +1,161 @@
+"""The analyzer's process: with a cluster it stands for leader, follows rules and nodes and writes reports; without one
+it writes them to a file."""
+
+import asyncio
+import dataclasses
+import ipaddress
+import logging
+import os
+import pathlib
+import signal
+import socket
+from collections.abc import Callable
+
+import grpc
+
+from cotenant.analyzer import receiving
+from cotenant.analyzer.errors import BadListen
+from cotenant.analyzer.files import FileSink
+from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.following import Following, published
+from cotenant.analyzer.rulebook import Rulebook
+from cotenant.analyzer.writing import TICK_SECONDS, ClusterSink, Writer
+from cotenant.detect.rules import Rules
+from cotenant.kube import errors
+from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.elector import Elector
+from cotenant.units.clock import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
+
+LEASE = "cotenant-analyzer"
+PAUSE_SECONDS = 2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the analyzer runs."""
+
+    listen: str = "127.0.0.1:7443"
+    advertise: str = ""
+    """Where nodes reach this replica; the address listened on by default."""
+    tls_certificate: pathlib.Path | None = None
+    tls_key: pathlib.Path | None = None
+    instructions: receiving.Instructions = dataclasses.field(default_factory=receiving.Instructions)
+    rules: Rules | None = None
+    reports_out: pathlib.Path | None = None
+    kubeconfig: pathlib.Path | None = None
+    namespace: str | None = None
+
+
+def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
+    """Return the server's TLS, or None for plaintext on loopback.
+
+    :raises BadListen: if the address is not loopback and there is no certificate.
+    """
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        try:
+            pair = (settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes())
+        except OSError as error:
+            raise BadListen(f"{error.filename}: {error.strerror}; give a PEM certificate and its key") from None
+        return grpc.ssl_server_credentials([pair])
+    host = settings.listen.rpartition(":")[0].strip("[]")
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise BadListen(f"--listen {settings.listen}: plaintext only on loopback; give --tls-certificate, --tls-key")
+    return None
+
+
+async def run(settings: Settings, started: Callable[[str], None], clock: Clock | None = None) -> None:
+    """Analyze until told to end; ``started`` gets the address once nodes can connect."""
+    clock = clock or SystemClock()
+    credentials = credentials_of(settings)
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    fleet = Fleet(Rulebook(settings.rules), clock)
+    try:
+        if settings.reports_out is not None:
+            work = asyncio.ensure_future(_into_file(settings, fleet, clock, credentials, started))
+        else:
+            work = asyncio.ensure_future(_into_cluster(settings, fleet, clock, credentials, started))
+        waiting = asyncio.create_task(ending.wait())
+        done, _ = await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, waiting):
+            task.cancel()
+        await asyncio.gather(work, waiting, return_exceptions=True)
+        if work in done:
+            work.result()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def _into_file(
+    settings: Settings,
+    fleet: Fleet,
+    clock: Clock,
+    credentials: grpc.ServerCredentials | None,
+    started: Callable[[str], None],
+) -> None:
+    assert settings.reports_out is not None
+    sink = FileSink(settings.reports_out)
+    sink.flush()
+    writer = Writer(fleet, sink, clock)
+    receiver = receiving.Receiver(fleet, settings.instructions)
+    async with receiving.serving(receiver, settings.listen, credentials) as port:
+        started(f"{settings.listen.rpartition(':')[0]}:{port}")
+        while True:
+            await writer.write_due()
+            await asyncio.to_thread(sink.flush)
+            await asyncio.sleep(TICK_SECONDS)
+
+
+async def _into_cluster(
+    settings: Settings,
+    fleet: Fleet,
+    clock: Clock,
+    credentials: grpc.ServerCredentials | None,
+    started: Callable[[str], None],
+) -> None:
+    async with Client(load_configuration(settings.kubeconfig), "cotenant-analyzer") as client:
+        elector: Elector
+
+        def leader() -> str:
+            return (elector.leader or "").rpartition("_")[2]
+
+        receiver = receiving.Receiver(fleet, settings.instructions, lambda: elector.leading, leader)
+        async with receiving.serving(receiver, settings.listen, credentials) as port:
+            address = settings.advertise or f"{settings.listen.rpartition(':')[0]}:{port}"
+            # The lease's identity ends in the address, so that nodes find the leader without configuration.
+            identity = f"{socket.gethostname()}-{os.getpid()}_{address}"
+            elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
+            started(address)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(Following(client, fleet).run())
+                tasks.create_task(_campaigning(elector, client, fleet, clock))
+
+
+async def _campaigning(elector: Elector, client: Client, fleet: Fleet, clock: Clock) -> None:
+    """Stand for leader again and again; while leading, write."""
+    writer = Writer(fleet, ClusterSink(client), clock)
+
+    async def lead() -> None:
+        while True:
+            try:
+                earlier = await published(client)
+                break
+            except errors.KubeError as error:
+                _log.warning("reports of an earlier leader: %s", error)
+                await asyncio.sleep(PAUSE_SECONDS)
+        in_force = [book.engine.in_force for book in fleet.rulebook.books.values()]
+        fleet.take_over(earlier, max(rules.window_seconds + rules.hysteresis.min_hold_seconds for rules in in_force))
+        await writer.run()
+
+    while True:
+        await elector.campaign(lead)
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,0 +1,158 @@
+"""The analyzer's end of the stream."""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import grpc.aio
+import msgspec
+
+from cotenant.analyzer import rulebook
+from cotenant.analyzer.errors import BadListen
+from cotenant.analyzer.fleet import Fleet
+from cotenant.api import report
+from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
+from cotenant.model import sample
+
+_log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 10.0
+STOP_SECONDS = 0.2
+MAX_MESSAGE_BYTES = 1 << 20
+"""Thirty samples of a node with 250 groups are below half of it."""
+MAX_NAME = 253
+MAX_SAMPLES = 60
+
+_facts_decoder = msgspec.json.Decoder(report.NodeFacts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instructions:
+    """What every node is told."""
+
+    period_milliseconds: int = 1000
+    samples_per_message: int = 1
+
+
+class Receiver(stream_pb2_grpc.StreamServicer):
+    """Takes samples of all nodes while we lead; else says where the leader is."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        instructions: Instructions,
+        leads: Callable[[], bool] = lambda: True,
+        leader: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._fleet = fleet
+        self._instructions = instructions
+        self._leads = leads
+        self._leader = leader
+        self._calls: dict[str, grpc.aio.ServicerContext] = {}
+        self.malformed = 0
+
+    @property
+    def connected(self) -> int:
+        """The number of nodes whose stream is open."""
+        return len(self._calls)
+
+    async def Samples(
+        self, request_iterator: AsyncIterator[stream_pb2.Upward], context: grpc.aio.ServicerContext
+    ) -> None:
+        """Serve one node's call."""
+        if not self._leads():
+            await context.write(stream_pb2.Downward(leader=self._leader()))
+            return
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                hello = (await anext(aiter(request_iterator))).hello
+        except (TimeoutError, StopAsyncIteration):
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message is to be a Hello")
+        node = hello.node
+        if not node or len(node) > MAX_NAME:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Hello names no node")
+        facts = self._facts(node, hello.facts)
+        self._calls[node] = context  # a second call of the node takes over: the first is a dead connection
+        # The node sends no sample before this answer: none is lost to a replica that does not lead.
+        said = rulebook.version_of(self._fleet.rules_of(node))
+        await context.write(self._downward(node, said))
+        try:
+            async for message in request_iterator:
+                if not self._leads():
+                    await context.write(stream_pb2.Downward(leader=self._leader()))
+                    return
+                self._hear(node, message.batch, facts)
+                version = rulebook.version_of(self._fleet.rules_of(node))
+                if version != said:
+                    said = version
+                    await context.write(self._downward(node, version))
+        finally:
+            if self._calls.get(node) is context:
+                del self._calls[node]
+
+    def _facts(self, node: str, encoded: bytes) -> report.NodeFacts | None:
+        if not encoded:
+            return None
+        try:
+            return _facts_decoder.decode(encoded)
+        except msgspec.DecodeError as error:
+            self.malformed += 1
+            _log.warning("facts of %s: %s", node, error)
+            return None
+
+    def _hear(self, node: str, batch: stream_pb2.Batch, facts: report.NodeFacts | None) -> None:
+        taken = []
+        for entry in batch.samples[-MAX_SAMPLES:]:
+            try:
+                decoded = sample.decode(entry.json)
+            except msgspec.DecodeError:
+                self.malformed += 1
+                continue
+            taken.append(msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds or decoded.uptime_s))
+        if taken:
+            self._fleet.hear(node, taken, facts)
+
+    def _downward(self, node: str, version: str) -> stream_pb2.Downward:
+        alarms = [
+            stream_pb2.Alarm(signal=alarm.signal, value=alarm.value, falling=alarm.falling)
+            for alarm in rulebook.alarms_of(self._fleet.rules_of(node))
+        ]
+        return stream_pb2.Downward(
+            period_milliseconds=self._instructions.period_milliseconds,
+            samples_per_message=self._instructions.samples_per_message,
+            rules_version=version,
+            alarms=alarms,
+        )
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    receiver: Receiver, listen: str, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port.
+
+    :raises BadListen: if the address cannot be bound.
+    """
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    stream_pb2_grpc.add_StreamServicer_to_server(receiver, server)
+    try:
+        port = (
+            server.add_secure_port(listen, credentials) if credentials is not None else server.add_insecure_port(listen)
+        )
+    except RuntimeError as error:
+        raise BadListen(f"--listen {listen}: {error}") from None
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(STOP_SECONDS)

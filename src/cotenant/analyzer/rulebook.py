@@ -1,0 +1,113 @@
+"""Which rules each node is judged by: one engine for each object, the last good rules kept when a change is refused."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from cotenant.detect import catalogue, engine, errors, parser, presets, rules
+
+DEFAULT = "default"
+ALARM_SHARE = 0.8
+"""A node sends at once when a value passes this share of a threshold."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Alarm:
+    """A value of a signal at which a node is to send at once."""
+
+    signal: str
+    value: float
+    falling: bool
+
+
+@dataclasses.dataclass(slots=True)
+class Book:
+    """One object's rules: those in force with their engine, and what the newest version was refused for."""
+
+    engine: engine.Engine
+    generation: int
+    refused: str | None = None
+    refused_generation: int | None = None
+
+
+class Rulebook:
+    """All DetectionRuleConfig objects. Without one named ``default``, the preset of that name is for every node."""
+
+    def __init__(self, fallback: rules.Rules | None = None) -> None:
+        self._fallback = fallback or presets.get()
+        self.books: dict[str, Book] = {DEFAULT: Book(engine.Engine(self._fallback), 0)}
+        self._assigned: dict[str, str] = {}
+
+    def put(self, value: Mapping[str, Any]) -> Book:
+        """Take one object as the API server gives it, and return its book; invalid rules change nothing in force."""
+        metadata = value.get("metadata") or {}
+        name, generation = str(metadata.get("name", "")), int(metadata.get("generation") or 0)
+        book = self.books.get(name)
+        try:
+            parsed = parser.parse_object(value, f"{rules.KIND} {name}").rules
+        except errors.DetectError as error:
+            text = " ".join(str(error).split())
+            if book is None:
+                return Book(engine.Engine(self._fallback), 0, text, generation)
+            book.refused, book.refused_generation = text, generation
+            return book
+        if book is None:
+            book = self.books[name] = Book(engine.Engine(parsed), generation)
+            self._assigned.clear()
+        else:
+            if book.engine.in_force.node_selector != parsed.node_selector:
+                self._assigned.clear()
+            book.engine.replace(parsed)
+        book.generation, book.refused, book.refused_generation = generation, None, None
+        return book
+
+    def remove(self, name: str) -> None:
+        """Forget an object; its nodes go to the next rules that match."""
+        if name == DEFAULT:
+            self.books[DEFAULT].engine.replace(self._fallback)
+        elif self.books.pop(name, None) is not None:
+            self._assigned.clear()
+
+    def relabelled(self, node: str) -> None:
+        """Choose a node's rules anew: its labels have changed."""
+        self._assigned.pop(node, None)
+
+    def engine_for(self, node: str, labels: Mapping[str, str]) -> engine.Engine:
+        """Return the engine that judges a node."""
+        name = self._assigned.get(node)
+        if name is None:
+            chosen = rules.select({name: book.engine.in_force for name, book in self.books.items()}, labels)
+            name = next((key for key, book in self.books.items() if book.engine.in_force is chosen), DEFAULT)
+            for other, book in self.books.items():
+                if other != name:
+                    book.engine.forget(node)
+            self._assigned[node] = name
+        return self.books[name].engine
+
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        name = self._assigned.pop(node, None)
+        if name in self.books:
+            self.books[name].engine.forget(node)
+
+
+def version_of(source: rules.Rules) -> str:
+    """Return a short name that changes when the rules do."""
+    return f"{source.name}-{hashlib.sha256(repr(source).encode()).hexdigest()[:12]}"
+
+
+def alarms_of(source: rules.Rules) -> list[Alarm]:
+    """Return the values at which a node judged by these rules is to send at once."""
+    found: dict[str, Alarm] = {}
+    for detection in source.detections.values():
+        if not detection.enabled:
+            continue
+        for signal in (*detection.signals, *detection.fallback_signals):
+            try:
+                falling = catalogue.find(signal.signal).direction == "falling"
+            except errors.DetectError:
+                continue
+            value = signal.threshold / ALARM_SHARE if falling else signal.threshold * ALARM_SHARE
+            found.setdefault(signal.signal, Alarm(signal.signal, value, falling))
+    return list(found.values())

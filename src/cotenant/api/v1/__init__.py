@@ -1,0 +1,1 @@
+"""The stream's messages: generated from proto/cotenant/v1 (make generate)."""

@@ -1,0 +1,54 @@
+"""``cotenant analyzer``: samples of all nodes in, reports out."""
+
+import pathlib
+from typing import Annotated
+
+import typer
+
+
+def command(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where nodes connect.")] = "127.0.0.1:7443",
+    advertise: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where nodes reach this replica.")] = "",
+    tls_certificate: Annotated[pathlib.Path | None, typer.Option(help="PEM; needed beyond loopback.")] = None,
+    tls_key: Annotated[pathlib.Path | None, typer.Option(help="PEM.")] = None,
+    samples_per_message: Annotated[
+        int, typer.Option(min=1, max=5, help="How many samples calm nodes put into one message.")
+    ] = 1,
+    rules: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Rules for nodes that no object in the cluster is for.")
+    ] = None,
+    reports_out: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Write reports to a file instead of a cluster.")
+    ] = None,
+    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Where the lease is; the kubeconfig's by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Take the samples of all nodes, detect interference, and publish a report for each node."""
+    import asyncio
+    import logging
+
+    from cotenant.analyzer import program, receiving
+    from cotenant.cli import printing
+    from cotenant.detect import parser
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    settings = program.Settings(
+        listen=listen,
+        advertise=advertise,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        instructions=receiving.Instructions(samples_per_message=samples_per_message),
+        rules=parser.parse(rules.read_text(), str(rules))[0].rules if rules is not None else None,
+        reports_out=reports_out,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+    )
+
+    def started(address: str) -> None:
+        if json:
+            printing.print_json_line({"address": address})
+        else:
+            typer.echo(f"nodes connect to {address}; ctrl-C ends it")
+
+    asyncio.run(program.run(settings, started))

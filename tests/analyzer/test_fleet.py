@@ -1,0 +1,141 @@
+from collections.abc import Callable
+
+import msgspec
+
+from cotenant.analyzer.budget import Budget
+from cotenant.analyzer.fleet import FORGET_SECONDS, Fleet
+from cotenant.analyzer.rulebook import Rulebook, alarms_of, version_of
+from cotenant.api import report, timestamp
+from cotenant.detect import presets
+from cotenant.model import sample
+from cotenant.units.clock import ManualClock
+
+MakeSample = Callable[..., sample.Sample]
+
+
+def test_a_backlog_is_judged_by_the_node_s_clock(fleet: Fleet, clock: ManualClock, make_sample: MakeSample) -> None:
+    """Thirty samples that arrive together tell the same as one a second."""
+    fleet.hear("n1", [make_sample(100.0 + second, thrashing=second > 15) for second in range(30)])
+    evaluation = fleet.nodes["n1"].evaluation
+    assert evaluation is not None
+    assert evaluation.detections["memoryPressure"].triggered
+    assert fleet.nodes["n1"].observed_wall == clock.wall()  # the newest is as old as its arrival
+
+
+def test_samples_that_come_twice_or_for_another_node_change_nothing(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample
+) -> None:
+    fleet.hear("n1", [make_sample(100.0 + second) for second in range(5)])
+    fleet.hear("n1", [make_sample(100.0 + second, thrashing=True) for second in range(5)])
+    assert (fleet.samples, fleet.refused) == (5, 5)
+    fleet.hear("n1", [make_sample(105.0, node="somebody-else")])
+    assert set(fleet.nodes) == {"n1"}  # a node speaks for itself only
+    fleet.hear("n1", [make_sample(1.0, thrashing=False, node="n1")])  # its clock went back without a reboot
+    assert fleet.refused == 6
+
+
+def test_a_node_that_left_is_forgotten_later_unless_it_comes_back(
+    fleet: Fleet, clock: ManualClock, live: Callable[..., None]
+) -> None:
+    live(3, node="a")
+    live(3, node="b")
+    fleet.left("a")
+    fleet.left("b")
+    clock.advance(FORGET_SECONDS - 1)
+    fleet.relabel("b", {"x": "y"})
+    clock.advance(2)
+    fleet.tick()
+    assert set(fleet.nodes) == {"b"}
+
+
+def test_the_summary_counts_all_and_names_the_worst(
+    fleet: Fleet, clock: ManualClock, live: Callable[..., None]
+) -> None:
+    for number in range(600):
+        fleet.take_over({f"node-{number:04}": report.ReportStatus(bucket="none", observed_at=timestamp.render(0))}, 0)
+    live(60, thrashing=True, node="worst")
+    summary = fleet.summary()
+    assert summary.counts["nodes"] == 601
+    assert summary.counts["hard"] == 1
+    assert len(summary.nodes) == 500
+    assert [node.name for node in summary.nodes if node.hard] == ["worst"]
+    assert [node.name for node in summary.nodes] == sorted(node.name for node in summary.nodes)
+    assert len(msgspec.json.encode(summary)) < 512 * 1024
+
+
+def test_the_budget_refills_and_has_a_burst(clock: ManualClock) -> None:
+    budget = Budget(clock, per_second=2, burst=5)
+    assert budget.available() == 5
+    budget.spend(5)
+    assert budget.available() == 0
+    clock.advance(1.5)
+    assert budget.available() == 3
+    clock.advance(100)
+    assert budget.available() == 5
+
+
+def rules_object(name: str, generation: int, **spec: object) -> dict[str, object]:
+    return {
+        "apiVersion": "cotenant.io/v1alpha1",
+        "kind": "DetectionRuleConfig",
+        "metadata": {"name": name, "generation": generation},
+        "spec": spec,
+    }
+
+
+def test_rules_are_chosen_by_labels_and_the_most_requirements_win() -> None:
+    book = Rulebook()
+    book.put(rules_object("default", 1, windowSeconds=11))
+    book.put(rules_object("db", 1, windowSeconds=12, nodeSelector={"pool": "db"}))
+    book.put(rules_object("fast-db", 1, windowSeconds=13, nodeSelector={"pool": "db", "disk": "nvme"}))
+    windows = {
+        name: book.engine_for(name, labels).in_force.window_seconds
+        for name, labels in {
+            "a": {},
+            "b": {"pool": "db"},
+            "c": {"pool": "db", "disk": "nvme"},
+            "d": {"pool": "web"},
+        }.items()
+    }
+    assert windows == {"a": 11, "b": 12, "c": 13, "d": 11}
+    book.remove("fast-db")
+    assert book.engine_for("c", {"pool": "db", "disk": "nvme"}).in_force.window_seconds == 12
+    book.remove("default")
+    assert book.engine_for("a", {}).in_force == presets.get()
+
+
+def test_rules_that_are_refused_leave_the_last_good_in_force() -> None:
+    book = Rulebook()
+    book.put(rules_object("default", 1, windowSeconds=11))
+    refused = book.put(rules_object("default", 2, windowSeconds=-1))
+    assert refused.refused is not None
+    assert "windowSeconds" in refused.refused
+    assert (refused.generation, refused.refused_generation) == (1, 2)
+    assert book.engine_for("a", {}).in_force.window_seconds == 11
+    mended = book.put(rules_object("default", 3, windowSeconds=14))
+    assert (mended.refused, mended.generation) == (None, 3)
+    assert book.engine_for("a", {}).in_force.window_seconds == 14
+
+
+def test_new_rules_that_are_refused_are_for_nobody() -> None:
+    book = Rulebook()
+    told = book.put(rules_object("bad", 1, windowSeconds=-1, nodeSelector={"a": "b"}))
+    assert told.refused is not None
+    assert book.engine_for("x", {"a": "b"}).in_force == presets.get()
+
+
+def test_alarms_lie_before_the_threshold_on_the_signal_s_own_side() -> None:
+    alarms = {alarm.signal: alarm for alarm in alarms_of(presets.get("mco"))}
+    thresholds = {
+        signal.signal: signal.threshold
+        for detection in presets.get("mco").detections.values()
+        for signal in (*detection.signals, *detection.fallback_signals)
+    }
+    assert alarms
+    for name, alarm in alarms.items():
+        assert (alarm.value > thresholds[name]) == alarm.falling
+
+
+def test_the_version_changes_with_the_rules_only() -> None:
+    assert version_of(presets.get()) == version_of(presets.get())
+    assert version_of(presets.get()) != version_of(presets.get("mco"))

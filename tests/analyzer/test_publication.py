@@ -1,0 +1,151 @@
+"""What is published, and when, on a clock that the tests move."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.publication import (
+    HEARTBEAT_SECONDS,
+    MIN_INTERVAL_SECONDS,
+    Material,
+    NodePublication,
+    worst_first,
+)
+from cotenant.api import report
+from cotenant.detect import presets
+from cotenant.units.clock import ManualClock
+
+Live = Callable[..., None]
+HOLD = presets.get().hysteresis.min_hold_seconds
+
+
+def write(fleet: Fleet, clock: ManualClock) -> list[report.ReportStatus]:
+    """Write all that is due and return it."""
+    statuses = []
+    for node in fleet.due(1000):
+        material, status = node.begin_write()
+        assert not node.is_due(clock.monotonic(), -1.0)  # one at a time
+        node.end_write(material, clock.monotonic())
+        statuses.append(status)
+    return statuses
+
+
+def test_a_calm_node_is_written_once_and_then_at_heartbeats(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    live(15)
+    (status,) = write(fleet, clock)
+    assert status.bucket == "none"
+    assert status.expires_at is not None
+    live(300)
+    assert write(fleet, clock) == []
+    live(int(HEARTBEAT_SECONDS * 1.1))
+    assert len(write(fleet, clock)) == 1
+
+
+def test_a_change_is_written_at_once_and_then_not_again_for_a_while(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    live(15)
+    write(fleet, clock)
+    live(int(MIN_INTERVAL_SECONDS))
+    live(5, thrashing=True)
+    (status,) = write(fleet, clock)
+    assert [found.type for found in status.detections if found.triggered] == ["memoryPressure"]
+    changes = 0
+    for _ in range(int(MIN_INTERVAL_SECONDS) - 1):
+        live(1, thrashing=True)
+        changes += len(write(fleet, clock))
+    assert changes == 0
+
+
+def test_a_hard_limit_is_lifted_only_after_it_was_clear_for_the_hold(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    live(60, thrashing=True)
+    write(fleet, clock)
+    assert fleet.nodes["n1"].material().hard == ("psiMemoryFull",)
+    engine = fleet.rulebook.engine_for("n1", {})
+    cleared = None
+    for second in range(200):
+        live(1)
+        if cleared is None and not fleet.nodes["n1"].evaluation.hard:  # type: ignore[union-attr]
+            cleared = second
+        if not fleet.nodes["n1"].material().hard:
+            break
+    assert engine.in_force.hard_limits.psi_memory_full_ratio == 0.05
+    assert cleared is not None
+    assert second - cleared == pytest.approx(HOLD, abs=1)
+
+
+def test_silence_turns_a_node_unknown_after_a_minute_and_keeps_its_hard_limits(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    live(60, thrashing=True)
+    (before,) = write(fleet, clock)
+    clock.advance(60)
+    fleet.tick()
+    assert write(fleet, clock) == []
+    clock.advance(1)
+    fleet.tick()
+    (status,) = write(fleet, clock)
+    assert (status.bucket, status.interference_level, status.hard) == ("unknown", None, ["psiMemoryFull"])
+    assert status.expires_at == before.expires_at  # nothing was observed since: it holds no longer for being written
+    clock.advance(10 * HEARTBEAT_SECONDS)
+    fleet.tick()
+    assert write(fleet, clock) == []  # and no heartbeat renews what nobody sees
+
+
+def test_a_new_leader_loosens_nothing_until_it_knows_better(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    earlier = report.ReportStatus(
+        observed_at="2027-01-15T08:00:00Z", bucket="severe", hard=["psiMemoryFull"], interference_level=0.9
+    )
+    fleet.take_over({"n1": earlier}, 30.0)
+    assert write(fleet, clock) == []
+    live(29)
+    assert write(fleet, clock) == []  # calm by its samples, but not for long enough
+    live(10)
+    (status,) = write(fleet, clock)
+    assert (status.bucket, status.hard) == ("none", [])
+
+
+def test_a_takeover_of_a_node_that_is_gone_becomes_unknown(fleet: Fleet, clock: ManualClock) -> None:
+    fleet.take_over({"n1": report.ReportStatus(bucket="severe", observed_at="2027-01-15T08:00:00Z")}, 30.0)
+    clock.advance(61)
+    fleet.tick()
+    (status,) = write(fleet, clock)
+    assert status.bucket == "unknown"
+
+
+def test_worst_first_and_getting_worse_before_getting_better() -> None:
+    def node(name: str, now: Material, before: Material | None) -> NodePublication:
+        made = NodePublication(name, 0.0)
+        made.written = before
+        made.material = lambda: now  # type: ignore[method-assign]
+        return made
+
+    calm, high = Material(bucket="none"), Material(bucket="high")
+    limited = Material(bucket="severe", hard=("psiMemoryFull",))
+    nodes = [
+        node("better", calm, limited),
+        node("new", calm, None),
+        node("high", high, calm),
+        node("limited", limited, calm),
+    ]
+    assert [found.node for found in worst_first(nodes)] == ["limited", "high", "new", "better"]
+
+
+def test_a_failed_write_stays_due_but_waits(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    live(15)
+    (node,) = fleet.due(10)
+    node.begin_write()
+    node.end_write(None, clock.monotonic())
+    assert fleet.due(10) == []
+    live(int(MIN_INTERVAL_SECONDS))
+    assert fleet.due(10) == [node]
+
+
+def test_a_report_stays_about_a_kilobyte_whatever_is_named(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    live(60, thrashing=True)
+    (status,) = write(fleet, clock)
+    assert len(msgspec.json.encode(status)) < 3000
