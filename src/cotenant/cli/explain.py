@@ -1,13 +1,16 @@
 """``cotenant explain``: why the level is what it is now, in sentences with numbers."""
 
+import functools
 import pathlib
 from typing import Any
 
 import typer
 
+from cotenant.cli import decisions
 from cotenant.units import errors
 
 TIMEOUT_S = 5.0
+_SCHEDULER_REMEDY = "start `cotenant scheduler`, or give --scheduler URL"
 
 
 class NoReport(errors.CotenantError):
@@ -18,14 +21,21 @@ def command(
     file: pathlib.Path | None = typer.Argument(
         None, metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
     ),
+    name: str | None = typer.Argument(
+        None, metavar="| pod NAMESPACE/NAME | node NAME", help="Explain what `cotenant scheduler` answered, and why."
+    ),
     rules: pathlib.Path | None = typer.Option(None, "--rules", metavar="FILE", help="Rules, with FILE."),
     url: str = typer.Option("http://127.0.0.1:7070", "--url", help="Where `cotenant up` listens."),
+    scheduler: str = typer.Option(decisions.DEFAULT_URL, "--scheduler", help="Where `cotenant scheduler` answers."),
     as_json: bool = typer.Option(False, "--json", help="The sentences and the evaluation, for programs."),
 ) -> None:
-    """Say in sentences why the interference level is what it is."""
+    """Say in sentences why the interference level is what it is, or why a pod went where it did."""
     from cotenant.cli import printing
     from cotenant.detect import attribution, explanation
 
+    if name is not None:
+        decisions.show(str(file), name, scheduler, functools.partial(_get, remedy=_SCHEDULER_REMEDY), as_json)
+        return
     if file is None and rules is not None:
         raise typer.BadParameter("--rules goes with FILE; a running `cotenant up` has its own")
     taken, found, chosen = _of_running(url) if file is None else _of_file(file, rules)
@@ -64,7 +74,7 @@ def _of_running(url: str) -> Any:
     return taken, found, None
 
 
-def _get(url: str) -> bytes:
+def _get(url: str, remedy: str = "start `cotenant up`, or give a file of samples") -> bytes:
     import http.client
     import urllib.error
     import urllib.request
@@ -82,4 +92,4 @@ def _get(url: str) -> bytes:
             raise NoReport(f"{url}: answered {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
-        raise NoReport(f"{url}: no answer ({reason}); start `cotenant up`, or give a file of samples") from error
+        raise NoReport(f"{url}: no answer ({reason}); {remedy}") from error
