@@ -23,7 +23,7 @@ class Command:
 COMMANDS: tuple[Command, ...] = (
     Command("check", "check", "Look", "Say what this kernel offers, what is missing and how to get it."),
     Command("restore", "restore", "Act", "Put back everything that cotenant wrote to the kernel."),
-    Command("verify", "verify", "Act", "Try on this machine what is promised: its kernel's answers."),
+    Command("verify", "verify", "Act", "Try on this machine what is promised: SMT, features, kernel answers."),
     Command("up", "up", "Look", "Watch this machine in a web page: who is hurt, by what and by whom."),
     Command("top", "top", "Look", "Show the same in a terminal: detections, signals, groups."),
     Command("sample", "sample", "Look", "Print samples of this machine's pressure, latency and load."),

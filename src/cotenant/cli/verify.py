@@ -34,3 +34,54 @@ def kernel(
         if not found.agrees:
             typer.echo(f"Please report the deviations with the kernel's release, {found.kernel}.")
     return 0 if found.agrees else 1
+
+
+@app.command("smt")
+def smt(
+    online_cpus: str | None = typer.Option(None, "--online-cpus", metavar="LIST", help="Where online work runs: 0-3."),
+    seconds: float = typer.Option(10.0, "--seconds", min=0.5, max=600.0, help="The length of each of the three runs."),
+    force: bool = typer.Option(False, "--force", help="Also on a busy node."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+) -> int:
+    """Try whether online work expels offline work from sibling threads; exit 1 unless it does."""
+    from cotenant.kernel import paths
+    from cotenant.local import groups, smt
+    from cotenant.units import cpulist
+
+    managed = groups.Groups(paths.Root())
+    wanted = None if online_cpus is None else cpulist.parse(online_cpus)
+    result = smt.verify(managed, wanted=wanted, seconds=seconds, force=force)
+    if as_json:
+        printing.print_json(result)
+    else:
+        rows = [
+            (
+                phase.name,
+                cpulist.render(phase.offline_cpus),
+                cpulist.render(phase.online_cpus) or "-",
+                "-" if phase.offline_run_ratio is None else f"{phase.offline_run_ratio:.1%}",
+                "-" if phase.online_unit_seconds is None else f"{phase.online_unit_seconds * 1e6:.0f} us",
+            )
+            for phase in result.phases
+        ]
+        columns = ("run", "offline on CPUs", "online on CPUs", "offline CPU time", "online unit of work")
+        printing.print_table(columns, rows, "Nothing was run.")
+        typer.echo(f"{result.verdict}: {result.reason} ({result.interface})")
+    return 0 if result.verdict == "expelled" else 1
+
+
+@app.command("regression")
+def regression(
+    force: bool = typer.Option(False, "--force", help="Also on a busy node."),
+    as_json: bool = typer.Option(False, "--json", help="A list of rows."),
+) -> int:
+    """Try each feature once with throw-away work; exit 1 if one fails."""
+    from cotenant.kernel import paths
+    from cotenant.local import groups, regression
+
+    rows = regression.verify(groups.Groups(paths.Root()), force=force)
+    if as_json:
+        printing.print_json(rows)
+    else:
+        printing.print_table(("feature", "result", "how"), [(r.name, r.state, r.detail) for r in rows], "Nothing.")
+    return 1 if any(row.state == "fail" for row in rows) else 0

@@ -1,0 +1,130 @@
+"""The verdict on SMT expulsion, where the work goes, and the procedure itself on two CPUs taken for siblings."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cotenant.kernel import paths
+from cotenant.local import errors, groups, regression, smt
+from cotenant.model.node import Cpu, Topology
+
+
+def topology(threads: int, cores: int) -> Topology:
+    """Return siblings numbered as x86 firmware does: core 0 has CPUs 0 and ``cores``."""
+    return Topology(cpus=tuple(Cpu(cpu, cpu % cores, 0, 0) for cpu in range(threads * cores)))
+
+
+def phases(alone: float, both: float, control: float | None = None) -> list[smt.Phase]:
+    ratios = {"alone": alone, "both": both} | ({} if control is None else {"control": control})
+    return [smt.Phase(name, (1,), (0,), ratio, None) for name, ratio in ratios.items()]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ((0.99, 0.01, 0.98), "expelled"),
+        ((0.99, 0.01), "expelled"),
+        ((0.99, 0.97, 0.98), "not expelled"),
+        ((0.99, 0.30, 0.98), "cannot tell"),
+        ((0.40, 0.01, 0.40), "cannot tell"),
+        ((0.99, 0.01, 0.02), "cannot tell"),
+    ],
+)
+def test_the_verdict_follows_from_the_three_runs(ratios: tuple[float, ...], verdict: str) -> None:
+    assert smt.judge(phases(*ratios))[0] == verdict
+
+
+def test_without_a_run_nothing_can_be_told() -> None:
+    assert smt.judge([])[0] == "cannot tell"
+
+
+def test_work_goes_to_whole_cores_and_the_control_to_others() -> None:
+    assert smt.places(topology(2, 4), frozenset({0, 1})) == smt.Places((0, 1), (4, 5), (2, 3))
+    assert smt.places(topology(2, 4), None) == smt.Places((0, 1), (4, 5), (2, 3))
+    assert smt.places(topology(2, 1), None) == smt.Places((0,), (1,), ())
+
+
+@pytest.mark.parametrize(("threads", "wanted"), [(1, None), (2, frozenset({0, 4}))])
+def test_without_a_free_sibling_there_is_nowhere(threads: int, wanted: frozenset[int] | None) -> None:
+    assert isinstance(smt.places(topology(threads, 4), wanted), str)
+
+
+@pytest.fixture
+def managed() -> groups.Groups:
+    cpu = paths.Root().hierarchy("cpu")
+    if os.geteuid() != 0 or cpu is None or not os.access(cpu.path, os.W_OK):
+        pytest.skip("making cgroups needs root and a writable cpu hierarchy")
+    return groups.Groups(paths.Root())
+
+
+def left_behind(found: groups.Groups, pid: int) -> list[str]:
+    return [name for mount in found.mounts for name in map(str, mount.path.glob(f"cotenant-*/verify-*-{pid}-*"))]
+
+
+@pytest.mark.real
+def test_separate_cores_are_found_not_expelled_and_nothing_stays(managed: groups.Groups) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two CPUs are needed")
+    result = smt.verify(managed, wanted=None, seconds=1.0, force=True, found=topology(2, 1))
+    # Two CPUs that are not siblings: offline work keeps its own, unless the machine is too busy to tell.
+    assert result.verdict != "expelled"
+    assert [phase.name for phase in result.phases] == ["alone", "both"]
+    assert all(phase.offline_run_ratio is not None and phase.offline_run_ratio > 0 for phase in result.phases)
+    assert result.phases[1].online_unit_seconds
+    assert left_behind(managed, os.getpid()) == []
+
+
+@pytest.mark.real
+def test_a_cpu_that_is_not_there_is_refused(managed: groups.Groups) -> None:
+    with pytest.raises(errors.CannotMeasure, match="9"):
+        smt.verify(managed, wanted=frozenset({9}), seconds=1.0, force=True, found=topology(2, 1))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_however_it_ends_no_load_stays(managed: groups.Groups, number: signal.Signals) -> None:
+    verification = subprocess.Popen(
+        [sys.executable, "-m", "cotenant", "verify", "regression", "--force"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 20
+    while not (members := _members(managed, verification.pid)):
+        assert time.monotonic() < deadline
+        assert verification.poll() is None
+        time.sleep(0.02)
+    verification.send_signal(number)
+    verification.wait(20)
+    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in members):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    managed.clean()  # after kill -9 the next command removes the empty groups
+    assert left_behind(managed, verification.pid) == []
+
+
+def _members(found: groups.Groups, pid: int) -> list[int]:
+    cpu = found.root.hierarchy("cpu")
+    assert cpu is not None
+    return [int(word) for file in cpu.path.glob(f"cotenant-*/verify-*-{pid}-*/cgroup.procs") for word in _words(file)]
+
+
+def _words(file: pathlib.Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []
+
+
+@pytest.mark.real
+def test_the_checklist_passes_or_says_why_not(managed: groups.Groups) -> None:
+    rows = {row.name: row for row in regression.verify(managed, force=True)}
+    assert list(rows) == ["priority", "smt", "cpuset", "cpu limit", "memory limit", "suppress", "evict"]
+    for name in ("cpuset", "cpu limit", "memory limit"):
+        assert rows[name].state != "fail", rows[name]
+    assert all(row.detail for row in rows.values())
+    assert left_behind(managed, os.getpid()) == []
