@@ -19,8 +19,9 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import credentials
-import node
 from processes import Processes
+
+import node
 
 HERE = pathlib.Path(__file__).resolve().parent
 STATE = pathlib.Path(os.environ.get("COTENANT_CLUSTER_STATE", "/run/cotenant-test-cluster"))
