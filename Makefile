@@ -7,6 +7,7 @@ RUN_PACKAGES := libbpf1
 BPF_PACKAGES := clang-14 llvm-14 libbpf-dev
 TEST_PACKAGES := libbpf1 fio stress-ng iproute2 chromium libfuse3-3 fuse3
 
+VM_PACKAGES := qemu-system-x86 busybox-static
 CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
 KWOK_NODES ?= 200
 
@@ -43,7 +44,7 @@ test: venv ## every test that needs no long build
 	@$(BIN)/pytest -q -m "not vm and not cluster"
 
 test-all: venv ## all tests, also virtual machines and a cluster
-	@tools/packages.sh $(TEST_PACKAGES) $(CLUSTER_PACKAGES)
+	@tools/packages.sh $(TEST_PACKAGES) $(VM_PACKAGES) $(CLUSTER_PACKAGES)
 	@$(BIN)/pytest -q
 
 bench: venv native ## measure cost and speed, ours beside the target (minutes)
