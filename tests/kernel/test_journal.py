@@ -1,3 +1,4 @@
+import itertools
 import pathlib
 
 import pytest
@@ -60,3 +61,27 @@ def test_the_journal_is_bounded(tmp_path: pathlib.Path, monkeypatch: pytest.Monk
     assert writer.journal.path.stat().st_size < 5000
     assert undo.restore(writer).complete
     assert tree.read(PATH) == "1024\n"
+
+
+def test_a_journal_of_many_live_groups_is_not_compacted_at_every_plan(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "COMPACTED_ABOVE_BYTES", 1000)
+    tree = Tree(tmp_path, v1=("cpu",))
+    paths = [f"sys/fs/cgroup/cpu/{number}/cpu.shares" for number in range(20)]
+    for path in paths:
+        tree.file(path, "1024")
+    writer = executor.Executor(tree.root)
+
+    def write(path: str, value: int) -> PlanItem:
+        return PlanItem(op="write", path=path, new=str(value), strategy="test", reason="a test")
+
+    writer.apply([write(path, 2) for path in paths])
+    sizes = [writer.journal.path.stat().st_size]
+    for value in range(3, 63):
+        writer.apply([write(paths[0], value)])
+        sizes.append(writer.journal.path.stat().st_size)
+    assert min(sizes) > 1000
+    compactions = sum(after < before for before, after in itertools.pairwise(sizes))
+    assert 1 <= compactions <= 10, sizes
+    assert len(list(writer.journal.of_this_boot())) == len(paths)

@@ -85,6 +85,7 @@ class Journal:
         self._write = write
         self._seen: tuple[int, int, int] | None = None
         self._torn = False
+        self._compacted_bytes = 0
 
     def refresh(self) -> None:
         """Read the file again if another process has changed it."""
@@ -215,10 +216,11 @@ class Journal:
         os.replace(beside, self.path)
         self._seen = None
         self.refresh()
+        self._compacted_bytes = self.path.stat().st_size
 
     def is_large(self) -> bool:
-        """Return whether compaction is worth while."""
-        return self._seen is not None and self._seen[1] > COMPACTED_ABOVE_BYTES
+        """Return whether compaction is worth while: past a bound, and twice as large as it was after the last one."""
+        return self._seen is not None and self._seen[1] > max(COMPACTED_ABOVE_BYTES, 2 * self._compacted_bytes)
 
     def of_this_boot(self) -> Iterator[Entry]:
         """Yield the entries of this boot, oldest first."""
