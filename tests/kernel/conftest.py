@@ -3,9 +3,11 @@
 import pathlib
 import shutil
 
+import msgspec
 import pytest
 
 from cotenant.kernel import paths
+from cotenant.model import sample as samples
 
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
 
@@ -41,6 +43,25 @@ class Tree:
 def copy_of(fixture: str, tmp_path: pathlib.Path) -> Tree:
     shutil.copytree(FIXTURES / fixture, tmp_path / fixture, symlinks=True)
     return Tree(tmp_path / fixture)
+
+
+def unexplained(sample):
+    """The nulls of a sample that neither their own name nor their group's explains."""
+    decoded = msgspec.json.decode(samples.encode(sample))
+    missing, found = decoded.pop("missing"), []
+
+    def walk(value, names):
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, [*names, key])
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, names)
+        elif value is None and not any(".".join(names[:n]) in missing for n in range(1, len(names) + 1)):
+            found.append(".".join(names))
+
+    walk(decoded, [])
+    return found
 
 
 @pytest.fixture

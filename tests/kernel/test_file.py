@@ -72,3 +72,16 @@ def test_a_fifo_does_not_hang(tree):
 def test_only_counts_of_64_bits_are_numbers(word):
     with pytest.raises(errors.MalformedFile):
         number(word, "x")
+
+
+def test_when_descriptors_run_short_files_are_closed_after_each_read(tree, monkeypatch):
+    files = [File(tree.root.proc / "stat") for _ in range(5)]
+    monkeypatch.setattr(File, "_kept_limit", staticmethod(lambda: before + 2))
+    before = File.kept
+    for file in files:
+        assert file.read()
+        assert file.read()
+    assert File.kept == before + 2
+    for file in files:
+        file.close()
+    assert File.kept == before

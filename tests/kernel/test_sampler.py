@@ -1,32 +1,12 @@
-import msgspec
 import pytest
+from tests.kernel.conftest import unexplained
 
 from cotenant.kernel import sampler
-from cotenant.model import sample as samples
 from cotenant.units.clock import ManualClock
 
 
 def make(tree, clock=None, **options):
     return sampler.Sampler(tree.root, clock=clock or ManualClock(), **options)
-
-
-def unexplained(sample):
-    """The nulls of a sample that neither their own name nor their group's explains."""
-    decoded = msgspec.json.decode(samples.encode(sample))
-    missing, found = decoded.pop("missing"), []
-
-    def walk(value, names):
-        if isinstance(value, dict):
-            for key, item in value.items():
-                walk(item, [*names, key])
-        elif isinstance(value, list):
-            for item in value:
-                walk(item, names)
-        elif value is None and not any(".".join(names[:n]) in missing for n in range(1, len(names) + 1)):
-            found.append(".".join(names))
-
-    walk(decoded, [])
-    return found
 
 
 def test_the_first_sample_has_no_rates_and_says_so(tree):

@@ -2,12 +2,18 @@
 
 import errno
 import os
+import resource
+from typing import ClassVar
 
 from cotenant.kernel import errors
 
 CHUNK_BYTES = 65536
 MAX_BYTES = 64 << 20
 """More than any kernel file that is read here: past it the file is not what it should be."""
+
+
+KEPT_SHARE = 0.75
+"""How much of the process's descriptors files may keep: sockets, libraries and children need some too."""
 
 
 class File:
@@ -18,6 +24,9 @@ class File:
     """
 
     __slots__ = ("_fd", "_hint", "path", "seen")
+
+    kept: ClassVar[int] = 0
+    """Descriptors that all files of this process keep open."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -35,17 +44,22 @@ class File:
             fd = self._fd
             if fd < 0:
                 fd = self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+                File.kept += 1
             data = os.pread(fd, self._hint, 0)
             if len(data) >= self._hint:
                 data = self._rest(fd, data)
         except OSError as error:
             self.close()
-            number = error.errno or errno.EIO
-            if number in (errno.EMFILE, errno.ENFILE):
-                raise errors.FileError(self.path, errno.EMFILE) from None
-            raise errors.FileError(self.path, number) from None
+            raise errors.FileError(self.path, error.errno or errno.EIO) from None
         self.seen = True
+        if File.kept > self._kept_limit():
+            self.close()
         return data
+
+    @staticmethod
+    def _kept_limit() -> float:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return float("inf") if soft == resource.RLIM_INFINITY else soft * KEPT_SHARE
 
     def _rest(self, fd: int, data: bytes) -> bytes:
         parts, offset = [data], len(data)
@@ -65,6 +79,7 @@ class File:
         """Close the descriptor; the next read opens the path again."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
+            File.kept -= 1
             try:
                 os.close(fd)
             except OSError:

@@ -9,6 +9,9 @@ import pathlib
 import re
 from typing import Literal
 
+from cotenant.kernel import errors
+from cotenant.kernel.file import File
+
 CgroupVersion = Literal["v1", "v2", "hybrid"]
 
 V1_CONTROLLERS = frozenset(
@@ -84,11 +87,7 @@ class Root:
 
     def mounts(self) -> list[Mount]:
         """Return the mounts of ``proc/self/mountinfo``; empty where it cannot be read."""
-        try:
-            text = (self.proc / "self" / "mountinfo").read_text(errors="surrogateescape")
-        except OSError:
-            return []
-        return parse_mountinfo(text)
+        return parse_mountinfo(_text(self.proc / "self" / "mountinfo"))
 
     def mount_point(self, mount: Mount) -> pathlib.Path:
         """Return where a mount is found below this root.
@@ -176,7 +175,15 @@ class Root:
 
 
 def _v2_controllers(path: pathlib.Path) -> frozenset[str]:
+    return frozenset(_text(path / "cgroup.controllers").split())
+
+
+def _text(path: pathlib.Path) -> str:
+    """Return a file's text, empty where it cannot be read."""
+    file = File(path)
     try:
-        return frozenset((path / "cgroup.controllers").read_text().split())
-    except (OSError, UnicodeDecodeError):
-        return frozenset()
+        return file.read().decode(errors="surrogateescape")
+    except errors.KernelError:
+        return ""
+    finally:
+        file.close()

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import resource
 from collections.abc import Mapping, Sequence
 
 from cotenant.kernel import block, cpu, errors, memory, net, paths, psi, tracing
@@ -10,18 +11,22 @@ from cotenant.kernel.cgroup import reader as cgroups
 from cotenant.kernel.file import File
 from cotenant.kernel.llc import perf, probe, resctrl
 from cotenant.kernel.llc import reader as llc
-from cotenant.kernel.reading import Reader, reason_of
+from cotenant.kernel.reading import reason_of
+from cotenant.kernel.watch import Slot, Watch
 from cotenant.model import rate
 from cotenant.model.sample import MissingReason, Sample
 from cotenant.units import clock as clocks
 
-GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline", "cgroups")
+MIN_DEADLINE_S = 2.0
+"""A read that takes longer hangs. An overloaded machine is slower than usual, and must not look like a hung one."""
+MAX_DESCRIPTORS = 32768
 
 
 class Sampler:
     """Reads a machine once a period. :meth:`prime` reads the counters that the first sample is compared with.
 
-    ``tracer`` belongs to the sampler from then on, or says why there is none.
+    ``tracer`` belongs to the sampler from then on, or says why there is none. A reader that has not come back after
+    ``deadline_s`` is left behind, and its groups are ``stale`` until it does; None waits for ever.
     """
 
     def __init__(
@@ -35,6 +40,7 @@ class Sampler:
         matches: Sequence[classes.Match] = (),
         counters: perf.Perf | MissingReason = "no_pmu",
         probing: probe.Probe | MissingReason = "not_enabled",
+        deadline_s: float | None = None,
     ) -> None:
         self.root = root or paths.Root()
         self.node = node or _node_name(self.root)
@@ -51,15 +57,16 @@ class Sampler:
             matches=matches,
         )
         # Groups last: they take the number of CPUs and the disks that count from the readers before them.
-        self._readers: list[Reader] = [
-            psi.PsiReader(self.root),
-            memory.MemoryReader(self.root),
-            cpus,
-            blocks,
-            net.NetReader(self.root),
-            llc.LlcReader(counters, resctrl.Resctrl(self.root), probing),
-            self._cgroups,
-        ]
+        slots = (
+            Slot(("psi",), psi.PsiReader(self.root)),
+            Slot(("memory",), memory.MemoryReader(self.root)),
+            Slot(("cpu",), cpus),
+            Slot(("block",), blocks),
+            Slot(("net",), net.NetReader(self.root)),
+            Slot(("llc",), llc.LlcReader(counters, resctrl.Resctrl(self.root), probing)),
+            Slot(("online", "offline", "cgroups"), self._cgroups),
+        )
+        self._watch = Watch(slots, deadline_s)
         self._boot_id = _boot_id(self.root)
         self._last_s: float | None = None
 
@@ -84,13 +91,9 @@ class Sampler:
         self._feed.refresh()
         groups: dict[str, object] = {}
         missing: dict[str, MissingReason] = {}
-        for reader in self._readers:
-            reading = reader.read(seconds)
+        for reading in self._watch.read(seconds):
             groups.update(reading.groups)
             missing.update(reading.missing)
-        for group in GROUPS:
-            if group not in groups:
-                missing.setdefault(group, "not_enabled")
         time = self._clock.wall()
         boot_id, why = self._boot_id
         if boot_id is None:
@@ -111,8 +114,7 @@ class Sampler:
     def close(self) -> None:
         """Release every reader's descriptors, and the tracer."""
         self._feed.close()
-        for reader in self._readers:
-            reader.close()
+        self._watch.close()
 
 
 def open_sampler(
@@ -127,6 +129,7 @@ def open_sampler(
     """Return a sampler with everything that the root allows: BPF, performance events and the probe for the machine."""
     if not root.is_machine:
         return Sampler(root, node=node, period_s=period_s, clock=clock, matches=matches)
+    _raise_descriptor_limit()
     from cotenant.kernel.bpf.tracer import BpfTracer  # loads libbpf: not for a tree of files
 
     return Sampler(
@@ -138,7 +141,16 @@ def open_sampler(
         matches=matches,
         counters=perf.Perf(root),
         probing=probe.open_probe(root) if llc_probe else "not_enabled",
+        deadline_s=max(2 * period_s, MIN_DEADLINE_S),
     )
+
+
+def _raise_descriptor_limit() -> None:
+    """Let this process keep as many files open as it is allowed to: some eight for each control group."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, MAX_DESCRIPTORS) if hard != resource.RLIM_INFINITY else MAX_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _rfc3339(seconds: float) -> str:

@@ -10,7 +10,6 @@ import re
 from cotenant.kernel import errors, paths
 from cotenant.kernel.file import File
 from cotenant.model.rate import Count
-from cotenant.model.sample import MissingReason
 
 MAX_TASKS = 1024
 """No more processes than this are looked at in a period; groups past it have unknown writes."""
@@ -58,12 +57,14 @@ class Writers:
         return total
 
     def _grown(self, pid: int) -> Count:
+        # Opened each time: processes come and go, and a kept descriptor would pin each of them.
+        file = File(f"{self._proc}/{pid}/io")
         try:
-            # Opened each time: processes come and go, and a kept descriptor would pin each of them.
-            with open(f"{self._proc}/{pid}/io", "rb", buffering=0) as file:
-                data = file.read(512)
-        except OSError as error:
-            return 0 if errors.FileError("", error.errno or 0).gone else _reason(error)
+            data = file.read()
+        except errors.FileError as error:
+            return 0 if error.gone else error.reason
+        finally:
+            file.close()
         match = _WRITTEN.search(data)
         if match is None:
             return "malformed"
@@ -72,7 +73,3 @@ class Writers:
         before = self._before.get(pid)
         # Not seen before: its start is unknown, so nothing of it counts yet. Fewer than before: the number was reused.
         return 0 if before is None else max(written - before, 0)
-
-
-def _reason(error: OSError) -> MissingReason:
-    return errors.FileError("", error.errno or 0).reason

@@ -1,0 +1,76 @@
+import threading
+
+import pytest
+
+from cotenant.kernel.reading import Reading
+from cotenant.kernel.watch import Slot, Watch
+
+
+class Prompt:
+    """A reader that answers at once, and remembers what it was asked."""
+
+    def __init__(self, group):
+        self.group, self.asked, self.closed = group, [], False
+
+    def read(self, seconds):
+        self.asked.append(seconds)
+        return Reading({self.group: len(self.asked)}, {})
+
+    def close(self):
+        self.closed = True
+
+
+class Hanging(Prompt):
+    """A reader that answers when it is let go."""
+
+    def __init__(self, group):
+        super().__init__(group)
+        self.go, self.done = threading.Event(), threading.Event()
+
+    def read(self, seconds):
+        self.go.wait(10)
+        result = super().read(seconds)
+        self.done.set()
+        return result
+
+
+def merged(readings):
+    groups, missing = {}, {}
+    for reading in readings:
+        groups.update(reading.groups)
+        missing.update(reading.missing)
+    return groups, missing
+
+
+def test_a_hung_read_costs_its_own_groups_only():
+    first, hung, last = Prompt("psi"), Hanging("block"), Prompt("net")
+    watch = Watch([Slot(("psi",), first), Slot(("block",), hung), Slot(("net",), last)], deadline_s=0.05)
+    assert merged(watch.read(1.0)) == ({"psi": 1}, {"block": "stale", "net": "stale"})
+    assert merged(watch.read(1.0)) == ({"psi": 2, "net": 1}, {"block": "stale"})
+    hung.go.set()
+    assert hung.done.wait(5)
+    while merged(watch.read(1.0))[1]:
+        pass  # the left thread is on its way out
+    watch.read(1.0)
+    assert hung.asked == [1.0, "stale", 1.0]  # what it knew was too old for a rate
+    assert last.asked[:2] == ["stale", 1.0]
+    watch.close()
+    assert first.closed
+    assert hung.closed
+
+
+def test_without_a_deadline_all_is_read_here():
+    watch = Watch([Slot(("psi",), Prompt("psi"))], None)
+    assert merged(watch.read(1.0)) == ({"psi": 1}, {})
+
+
+@pytest.mark.parametrize("deadline_s", [None, 5.0])
+def test_a_reader_that_fails_is_not_silence(deadline_s):
+    class Broken(Prompt):
+        def read(self, seconds):
+            raise ZeroDivisionError
+
+    watch = Watch([Slot(("psi",), Broken("psi"))], deadline_s)
+    with pytest.raises(ZeroDivisionError):
+        watch.read(1.0)
+    watch.close()
