@@ -42,7 +42,8 @@ class File:
         """
         try:
             fd = self._fd
-            if fd < 0:
+            opened = fd < 0
+            if opened:
                 fd = self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
                 File.kept += 1
             data = os.pread(fd, self._hint, 0)
@@ -52,7 +53,7 @@ class File:
             self.close()
             raise errors.FileError(self.path, error.errno or errno.EIO) from None
         self.seen = True
-        if File.kept > self._kept_limit():
+        if opened and File.kept > self._kept_limit():
             self.close()
         return data
 

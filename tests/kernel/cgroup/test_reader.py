@@ -214,7 +214,9 @@ class Traced:
 
 
 def test_latencies_of_a_container_are_its_pods_too(v2):
-    inode = (v2.directory / "sys/fs/cgroup" / V2_LS_CONTAINER).stat().st_ino
+    inner = v2.directory / "sys/fs/cgroup" / V2_LS_CONTAINER / "worker"
+    inner.mkdir()
+    inode = inner.stat().st_ino
     seen = tracing.GroupTrace(block=Histogram.of([3000.0]), run_queue=Histogram.of([50.0]))
     sample = Machine(v2, f"{V2_LS}=LS", tracer=Traced({inode: seen})).sample()
     groups = {group.path: group for group in sample.cgroups}
@@ -223,3 +225,11 @@ def test_latencies_of_a_container_are_its_pods_too(v2):
         assert groups[path].run_queue_latency_p99_usec == pytest.approx(50, rel=0.05)
     assert groups["system.slice"].block_p99_usec is None
     assert sample.online.block_p99_usec == pytest.approx(3000, rel=0.05)
+
+
+def test_a_new_group_is_looked_up_when_the_tracer_names_it(v2):
+    tracer = Traced({})
+    machine = Machine(v2, tracer=tracer)
+    inode = (v2.directory / "sys/fs/cgroup/system.slice/nginx.service").stat().st_ino
+    tracer.groups = {inode: tracing.GroupTrace(run_queue=Histogram.of([50.0])), 1 << 60: tracing.GroupTrace()}
+    assert machine.groups()["system.slice/nginx.service"].run_queue_latency_p99_usec is not None

@@ -38,14 +38,11 @@ class Period:
 class Group:
     """One group whose files are open."""
 
-    __slots__ = ("_before", "block_inode", "cpu_inode", "files", "path")
+    __slots__ = ("_before", "files", "path")
 
-    def __init__(self, path: str, files: GroupFiles, cpu_inode: int | None, block_inode: int | None) -> None:
+    def __init__(self, path: str, files: GroupFiles) -> None:
         self.path = path
         self.files = files
-        self.cpu_inode = cpu_inode
-        """Of its directory in the hierarchy that has cpu; None where it is not in it."""
-        self.block_inode = block_inode
         self._before: GroupCounters | None = None
 
     def line(

@@ -28,12 +28,14 @@ class Hierarchy(Protocol):
         """Return the list of a group's processes where their own accounts have to tell what it writes, else None."""
         ...
 
-    def cpu_inode(self, path: str) -> int | None:
-        """Return the inode of a group's directory in the hierarchy that has cpu."""
+    @property
+    def cpu_top(self) -> str | None:
+        """The hierarchy that has cpu: a tracer knows groups by their inodes there."""
         ...
 
-    def block_inode(self, path: str) -> int | None:
-        """Return the inode of a group's directory in the hierarchy that has io or blkio."""
+    @property
+    def block_top(self) -> str | None:
+        """The hierarchy that has io or blkio."""
         ...
 
 
@@ -51,11 +53,13 @@ class V2Hierarchy:
     def procs(self, path: str) -> File | None:
         return None
 
-    def cpu_inode(self, path: str) -> int | None:
-        return _inode(f"{self._top}/{path}")
+    @property
+    def cpu_top(self) -> str | None:
+        return self._top
 
-    def block_inode(self, path: str) -> int | None:
-        return self.cpu_inode(path)
+    @property
+    def block_top(self) -> str | None:
+        return self._top
 
 
 class V1Hierarchy:
@@ -80,11 +84,13 @@ class V1Hierarchy:
                 return File(f"{self._tops[controller]}/{path}/cgroup.procs")
         return None
 
-    def cpu_inode(self, path: str) -> int | None:
-        return _inode(f"{self._tops['cpu']}/{path}") if "cpu" in self._tops else None
+    @property
+    def cpu_top(self) -> str | None:
+        return self._tops.get("cpu")
 
-    def block_inode(self, path: str) -> int | None:
-        return _inode(f"{self._tops['blkio']}/{path}") if "blkio" in self._tops else None
+    @property
+    def block_top(self) -> str | None:
+        return self._tops.get("blkio")
 
 
 def open_hierarchy(root: paths.Root, disks: Disks) -> Hierarchy | None:
@@ -95,10 +101,3 @@ def open_hierarchy(root: paths.Root, disks: Disks) -> Hierarchy | None:
     if {"cpu", "cpuacct", "memory", "blkio"}.intersection(v1):
         return V1Hierarchy(v1, v2, disks)
     return None if v2 is None else V2Hierarchy(v2, disks)
-
-
-def _inode(directory: str) -> int | None:
-    try:
-        return os.stat(directory).st_ino
-    except OSError:
-        return None

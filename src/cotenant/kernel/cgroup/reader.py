@@ -7,15 +7,15 @@ from cotenant.kernel.cgroup import classes
 from cotenant.kernel.cgroup.counters import add
 from cotenant.kernel.cgroup.group import Group, Period, Reasons
 from cotenant.kernel.cgroup.hierarchy import Hierarchy, open_hierarchy
+from cotenant.kernel.cgroup.latency import Latencies
 from cotenant.kernel.cgroup.tree import Tree
 from cotenant.kernel.cgroup.v2 import Disks
 from cotenant.kernel.cgroup.writers import Writers
 from cotenant.kernel.file import File
 from cotenant.kernel.reading import Reading
-from cotenant.kernel.tracing import Feed, GroupTrace
+from cotenant.kernel.tracing import Feed
 from cotenant.model.rate import Count
 from cotenant.model.sample import Cgroup, MissingReason, Offline, Online
-from cotenant.units.histogram import Histogram
 
 Cpus = Callable[[], int | None]
 
@@ -43,6 +43,10 @@ class CgroupReader:
         self._groups: dict[str, Group] = {}
         self._procs: dict[str, File] = {}
         self._writers = Writers(root)
+        cpu_top = None if self._hierarchy is None else self._hierarchy.cpu_top
+        block_top = None if self._hierarchy is None else self._hierarchy.block_top
+        self._run_queue = Latencies(cpu_top, lambda seen: seen.run_queue)
+        self._block = Latencies(block_top, lambda seen: seen.block)
         self._no_occupancy: MissingReason = "no_resctrl" if root.resctrl() is None else "not_enabled"
 
     def label(self, labels: Mapping[str, classes.Label]) -> None:
@@ -87,8 +91,7 @@ class CgroupReader:
         for path in found:
             group = self._groups.get(path)
             if group is None:
-                inodes = hierarchy.cpu_inode(path), hierarchy.block_inode(path)
-                group = Group(path, hierarchy.open(path), *inodes)
+                group = Group(path, hierarchy.open(path))
                 procs = hierarchy.procs(path)
                 if procs is not None:
                     self._procs[path] = procs
@@ -118,32 +121,10 @@ class CgroupReader:
 
     def _period(self, seconds: float | MissingReason) -> Period:
         trace = self._feed.trace
-        run_queue: Mapping[str, Histogram] | MissingReason
-        block: Mapping[str, Histogram] | MissingReason
-        if isinstance(trace, str):
-            run_queue = block = trace
-        else:
-            cpu_paths = {group.cpu_inode: path for path, group in self._groups.items()}
-            block_paths = {group.block_inode: path for path, group in self._groups.items()}
-            run_queue = self._by_group(trace.cpu_groups, cpu_paths, lambda seen: seen.run_queue)
-            block = self._by_group(trace.block_groups, block_paths, lambda seen: seen.block)
+        cpu_groups, block_groups = (trace, trace) if isinstance(trace, str) else (trace.cpu_groups, trace.block_groups)
+        run_queue = self._run_queue.by_group(cpu_groups, self._groups, self._now())
+        block = self._block.by_group(block_groups, self._groups, self._now())
         return Period(seconds, self._cpus() or "unsupported", run_queue, block, self._no_occupancy)
-
-    def _by_group(
-        self,
-        traced: Mapping[int, GroupTrace] | MissingReason,
-        by_inode: Mapping[int | None, str],
-        latency_of: Callable[[GroupTrace], Histogram],
-    ) -> Mapping[str, Histogram] | MissingReason:
-        if isinstance(traced, str):
-            return traced
-        merged: dict[str, Histogram] = {}
-        for inode, seen in traced.items():
-            path = by_inode.get(inode)
-            while path is not None:
-                merged.setdefault(path, Histogram()).merge(latency_of(seen))
-                path = classes.nearest(path, self._groups)
-        return merged
 
     def close(self) -> None:
         for path in list(self._groups):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 MAX_GROUPS = 2000
 """No more groups than this are sampled, those nearest to the root first; a node has 250 pods at most."""
+MAX_INNER = 10_000
+"""Groups inside of containers that are told apart at most, when one of them is seen at work."""
 MAX_DEPTH = 10
 RESCAN_S = 30.0
 """How long a group may stay unnoticed that came in the same instant as another one went."""
@@ -100,6 +102,25 @@ class Tree:
             return ()  # not in this hierarchy, or removed while we looked
         seen[directory] = known
         return known[1]
+
+
+def inodes(top: str) -> dict[int, str]:
+    """Return the path of every group below a directory by its inode, :data:`MAX_INNER` at most, nearest first."""
+    found: dict[int, str] = {}
+    level = [""]
+    while level and len(found) < MAX_INNER:
+        below = []
+        for parent in level:
+            try:
+                with os.scandir(f"{top}/{parent}") as entries:
+                    groups = [(entry.inode(), entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            except OSError:
+                continue  # removed while we looked
+            for inode, name in groups:
+                found[inode] = f"{parent}/{name}" if parent else name
+                below.append(found[inode])
+        level = below
+    return found
 
 
 def _subdirectories(directory: str, parent: str) -> tuple[str, ...]:
