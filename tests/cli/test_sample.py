@@ -16,7 +16,7 @@ def test_json_is_one_object_a_line(capsys):
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["node"] for line in lines] == ["n1", "n1"]
     assert lines[0]["psi"]["io_some_ratio"] == 0.0
-    assert lines[1]["period_s"] >= 0.005
+    assert lines[1]["period_s"] > 0
 
 
 def test_the_table_says_why_a_signal_is_unknown(capsys):
