@@ -58,6 +58,11 @@ def test_without_mountinfo_the_usual_places_are_looked_at(empty):
     assert empty.root.cgroup_version() == "hybrid"
 
 
+def test_bare_groups_are_v2(empty):
+    empty.write("sys/fs/cgroup/system.slice/cpu.stat", "usage_usec 1\n")
+    assert empty.root.cgroup_version() == "v2"
+
+
 @pytest.mark.parametrize("text", ["", "x\n", "1 2 3 4 5 6 - a\n", " - cgroup2 x y\n", "\x00\n"])
 def test_odd_mountinfo_lines_are_left_out(text):
     assert paths.parse_mountinfo(text) == []

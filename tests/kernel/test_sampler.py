@@ -1,3 +1,6 @@
+import gc
+import sys
+
 import pytest
 from tests.kernel.conftest import unexplained
 
@@ -59,3 +62,19 @@ def test_an_empty_tree_makes_everything_unknown(empty):
     source = make(empty, node="x")
     source.prime()
     assert unexplained(source.sample()) == []
+
+
+def test_samples_leave_nothing_behind(v2):
+    clock = ManualClock()
+    source = make(v2, clock)
+
+    def take(count):
+        for _ in range(count):
+            clock.advance(1.0)
+            source.sample()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = take(20)
+    assert take(60) - before < 600  # fewer than ten blocks a sample: free lists fill up; a kept sample has hundreds
+    source.close()

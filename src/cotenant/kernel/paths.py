@@ -18,6 +18,7 @@ V1_CONTROLLERS = frozenset(
     {"cpu", "cpuacct", "cpuset", "memory", "blkio", "devices", "freezer", "net_cls", "net_prio", "pids"}
     | {"perf_event", "hugetlb", "rdma", "misc"}
 )
+_V2_FILES = ("cgroup.procs", "cpu.stat", "memory.current")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -150,6 +151,8 @@ class Root:
             # `cpu -> cpu,cpuacct` are links to one mount.
             if controllers <= V1_CONTROLLERS and not (top / name).is_symlink():
                 found.append(CgroupMount(top / name, 1, controllers))
+        if not found and any((top / name / file).exists() for name in names for file in _V2_FILES):
+            return [CgroupMount(top, 2, frozenset())]
         return found
 
     def cgroup_version(self) -> CgroupVersion | None:
