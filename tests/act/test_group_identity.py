@@ -1,7 +1,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
+
+from cotenant.act import planning
+from cotenant.model import policy
+from cotenant.model.priority import PriorityInterface, Setting
 from tests.act.machine import Machine, steps, writes
 
 ON = {"cpuQOS": {"enable": True}}
@@ -214,3 +219,19 @@ def test_a_system_pod_of_kubelets_burstable_class_has_the_system_identity(machin
     group = node.pod("system", "Burstable", "SYSTEM")
     node.enforce(ALL_ON)
     assert levels(node, "cpu.bvt_warp_ns")[group] == "0"
+
+
+def test_with_weights_only_the_smallest_weight_stands_in_and_comes_back(machine: Make) -> None:
+    node = machine("mainline-v1")
+    group = node.pod("be", "Burstable", "BE", containers=[{"requests": {"cpu": "500m"}}])
+    node.write("cpu", group, "cpu.shares", "512")
+    path = node.path("cpu", group, "cpu.shares")
+    settings = {2: (), 1: (), 0: (), -1: (Setting("cpu", "cpu.shares", "2"),)}
+    weights = PriorityInterface(name="weights-only", versions={"cpu": 1}, levels=(), settings=settings, reason="test")
+    seen = msgspec.structs.replace(node.look(), priority=weights)
+    held = planning.plan(seen, policy.decode({"spec": ALL_ON})[0], ("group_identity",))
+    assert [(item.path, item.new) for item in held.items] == [(path, "2")]
+    node.apply(held)
+    seen = msgspec.structs.replace(node.look(), priority=weights, journal={path: "512"})
+    released = planning.plan(seen, policy.decode({"spec": {}})[0], ("group_identity",))
+    assert [(item.path, item.new) for item in released.items] == [(path, "512")]

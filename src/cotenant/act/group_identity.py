@@ -197,10 +197,13 @@ def _release(draft: Draft) -> None:
     snapshot = draft.snapshot
     interface = snapshot.priority
     values = {setting.file: setting for setting in interface.settings.get(0, ())}
-    for path in snapshot.journal:
+    offline = {setting.file for setting in interface.settings.get(-1, ())}
+    for path, before in snapshot.journal.items():
         group, _, file = path.rpartition("/")
         setting = values.get(file)
         if setting is None:
+            if file in offline and before is not None:
+                draft.release(path, before, "group identity is off")  # a weight has no value of its own for "ordinary"
             continue
         current = snapshot.files.read(path)
         if interface.sticky and setting.controller == "cpu" and current not in (None, setting.value):
