@@ -64,8 +64,9 @@ def hierarchies(root: paths.Root) -> dict[Controller, Hierarchy]:
     for controller in CONTROLLERS:
         mount = root.hierarchy(controller)
         if mount is None or mount.version == 2:
-            mount = root.hierarchy(_V2_NAMES.get(controller, controller))
-        if mount is None or (mount.version == 2 and controller == "net_cls"):
+            unified = root.hierarchy(_V2_NAMES.get(controller, controller))
+            mount = unified if unified is not None and unified.version == 2 and controller != "net_cls" else None
+        if mount is None:
             continue
         found[controller] = Hierarchy(root.relative(mount.path), mount.version)
     return found

@@ -1,0 +1,131 @@
+import json
+import pathlib
+
+import pytest
+from tests.kernel.tree import Tree
+
+from cotenant.kernel import snapshot, topology
+from cotenant.kernel.priority import probing
+from cotenant.model import pod
+from cotenant.model.node import Cpu, Node, Topology
+from cotenant.model.snapshot import Snapshot
+
+UID = "11111111-2222-3333-4444-555555555555"
+UNDERSCORED = UID.replace("-", "_")
+ID = "c" * 64
+
+
+def pods(container: str = f"containerd://{ID}") -> tuple[pod.Pod, ...]:
+    status = {"qosClass": "BestEffort", "containerStatuses": [{"name": "c", "containerID": container}]}
+    listed = {"metadata": {"name": "p", "uid": UID}, "spec": {"containers": [{"name": "c"}]}, "status": status}
+    return pod.decode(json.dumps({"items": [listed]}))
+
+
+def look(tree: Tree, listed: tuple[pod.Pod, ...]) -> Snapshot:
+    node = Node(capacity_millicores=1000, capacity_memory_bytes=1 << 30)
+    return snapshot.read(tree.root, listed, probing.probe(tree.root), Topology(cpus=(Cpu(0),)), node)
+
+
+@pytest.mark.parametrize(
+    ("top", "directory", "container"),
+    [
+        ("kubepods", f"besteffort/pod{UID}", ID),
+        (
+            "kubepods.slice",
+            f"kubepods-besteffort.slice/kubepods-besteffort-pod{UNDERSCORED}.slice",
+            f"cri-containerd-{ID}.scope",
+        ),
+        ("kubelet/kubepods", f"besteffort/pod{UID}", ID),
+        (
+            "kubelet.slice/kubelet-kubepods.slice",
+            f"kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod{UNDERSCORED}.slice",
+            f"docker-{ID}.scope",
+        ),
+        ("kubepods.slice", f"kubepods-besteffort.slice/kubepods-besteffort-pod{UNDERSCORED}.slice", f"crio-{ID}.scope"),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_pod_is_found_by_either_driver_runtime_and_version(
+    tmp_path: pathlib.Path, version: int, top: str, directory: str, container: str
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu", "memory")) if version == 1 else Tree(tmp_path, v2="/sys/fs/cgroup")
+    mount = "sys/fs/cgroup/cpu" if version == 1 else "sys/fs/cgroup"
+    tree.file(f"{mount}/{top}/{directory}/{container}/cpu.shares", "2")
+    found = look(tree, pods())
+    assert [(g.path, g.qos, g.pod.key if g.pod else None) for g in found.groups] == [
+        (f"{top}/{directory}", "BestEffort", "default/p")
+    ]
+    assert [c.container.name if c.container else None for c in found.groups[0].containers] == ["c"]
+    assert found.qos_paths["Guaranteed"] == top
+
+
+def test_a_directory_without_a_listed_pod_is_seen_and_a_guaranteed_pod_has_no_directory_of_its_class(
+    tmp_path: pathlib.Path,
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(f"sys/fs/cgroup/cpu/kubepods/pod{UID}/sandbox/cpu.shares", "2")
+    tree.file("sys/fs/cgroup/cpu/kubepods/burstable/podgone/cpu.shares", "2")
+    found = look(tree, pods())
+    assert [(g.path, g.qos, g.pod is None) for g in found.groups] == [
+        ("kubepods/burstable/podgone", "Burstable", True),
+        (f"kubepods/pod{UID}", "Guaranteed", False),
+    ]
+    assert [child.container for child in found.groups[1].containers] == [None]
+
+
+def test_without_kubepods_there_are_no_groups_and_no_error(tmp_path: pathlib.Path) -> None:
+    found = look(Tree(tmp_path, v1=("cpu",)), pods())
+    assert (found.groups, found.qos_paths) == ((), {})
+
+
+def test_a_hybrid_machines_controllers_are_where_they_are_mounted(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu", "blkio"), v2="/sys/fs/cgroup/unified")
+    tree.file("sys/fs/cgroup/unified/cgroup.controllers", "memory")
+    found = look(tree, pods())
+    assert {name: (h.path, h.version) for name, h in found.hierarchies.items()} == {
+        "cpu": ("sys/fs/cgroup/cpu", 1),
+        "blkio": ("sys/fs/cgroup/blkio", 1),
+        "memory": ("sys/fs/cgroup/unified", 2),
+    }
+
+
+def test_on_v2_blkio_is_io_and_there_is_no_net_cls(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v2="/sys/fs/cgroup")
+    tree.file("sys/fs/cgroup/cgroup.controllers", "cpu cpuset io memory")
+    assert set(look(tree, pods()).hierarchies) == {"cpu", "cpuset", "cpuacct", "memory", "blkio"}
+
+
+def test_files_are_read_once_and_missing_is_none(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    path = "sys/fs/cgroup/cpu/a/cpu.shares"
+    tree.file(path, "2")
+    files = snapshot.KernelFiles(tree.root)
+    assert files.read(path) == "2"
+    tree.file(path, "3")
+    assert (files.read(path), files.read("sys/none"), files.exists("sys/none")) == ("2", None, False)
+
+
+def test_topology_places_cpus_by_core_socket_and_node(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path)
+    base = "sys/devices/system"
+    tree.file(f"{base}/cpu/online", "0-3")
+    for cpu in range(4):
+        tree.file(f"{base}/cpu/cpu{cpu}/topology/core_id", str(cpu % 2))
+        tree.file(f"{base}/cpu/cpu{cpu}/topology/physical_package_id", "0")
+    tree.file(f"{base}/node/node1/cpulist", "1,3")
+    cpus = topology.read(tree.root).cpus
+    assert cpus == (Cpu(0, 0, 0, 0), Cpu(1, 1, 0, 1), Cpu(2, 0, 0, 0), Cpu(3, 1, 0, 1))
+
+
+def test_cpus_without_topology_are_cores_of_their_own(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path)
+    tree.file("proc/stat", "cpu 1 1\ncpu0 1 1\ncpu1 1 1")
+    assert topology.read(tree.root).cpus == (Cpu(0, 0), Cpu(1, 1))
+
+
+def test_an_empty_tree_is_refused_with_the_remedy(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path)
+    with pytest.raises(topology.UnknownNode, match="--root"):
+        topology.read(tree.root)
+    with pytest.raises(topology.UnknownNode, match="--node"):
+        topology.node(tree.root, Topology(cpus=(Cpu(0),)))
