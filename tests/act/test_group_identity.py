@@ -3,11 +3,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.act.machine import Machine, steps, writes
 
 from cotenant.act import planning
 from cotenant.model import policy
 from cotenant.model.priority import PriorityInterface, Setting
-from tests.act.machine import Machine, steps, writes
 
 ON = {"cpuQOS": {"enable": True}}
 ALL_ON: dict[str, Any] = {
