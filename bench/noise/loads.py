@@ -22,7 +22,9 @@ import mmap, os, sys, time
 file, block, number = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096), 0
 while True:
     time.sleep(0.005)
-    sum(range(2000))
+    end = time.thread_time() + 0.003
+    while time.thread_time() < end:
+        pass
     number += 1
     if number % 4 == 0:
         os.preadv(file, [block], number % 8192 * 4096)
@@ -69,6 +71,17 @@ class Group:
         return subprocess.Popen(
             command, preexec_fn=self.enter, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
+    def end(self) -> None:
+        """End every process in the group, and wait until none is left."""
+        deadline = time.monotonic() + 20
+        while pids := {int(pid) for pid in (self.directories[0] / "cgroup.procs").read_text().split()}:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.path}: {sorted(pids)} do not end")
+            time.sleep(0.05)
 
     def limit_memory(self, limit: int) -> None:
         """Set the group's memory limit; -1 takes it away."""
@@ -151,10 +164,8 @@ def network() -> Iterator[None]:
         subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False, capture_output=True)
 
 
-def stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """End processes and what they started."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+def stop(group: Group, processes: list[subprocess.Popen[bytes]]) -> None:
+    """End a group's processes: those that we started, and those that they did (fio's jobs leave its session)."""
+    group.end()
     for process in processes:
         process.wait(timeout=20)

@@ -1,7 +1,8 @@
 """Real noise beside online work: is it detected, how fast, as what, and is the right group named?
 
 Run as root: ``python bench/noise/run.py [--repeat 5] [--only io,cpu] [--json]``. Each run goes from calm to noise to
-calm: online work in one control group (a short task each 5 ms, a direct 4 KiB read each 20 ms), noise in another. The
+calm: online work in one control group (for each CPU, 3 ms of work then 5 ms of sleep, and now and then a direct read of
+4 KiB), noise in another. The
 sampler and the engine are those of ``cotenant up``, once a second, with the default rules. ``detected`` counts runs in
 which the right kind triggered within 20 s; ``wrong kinds`` are others that triggered while the noise ran, ``suspect``
 how often the noise's group was the first one named. A machine that is not calm by itself is waited for, and said.
@@ -10,6 +11,7 @@ how often the noise's group was the first one named. A machine that is not calm 
 import argparse
 import dataclasses
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -95,7 +97,7 @@ def run_once(watch: Watch, noise: loads.Noise, strength: int, group: loads.Group
                 run.right_suspect = suspects[0].name.strip("/").endswith(group.path)
         run.wrong = tuple(sorted(wrong))
     finally:
-        loads.stop(processes)
+        loads.stop(group, processes)
         group.limit_memory(-1)
     started = time.monotonic()
     while run.detect_s is not None and time.monotonic() - started < CLEAR_WAIT_S:
@@ -150,7 +152,8 @@ def main() -> int:
         sampler = open_sampler(paths.Root(), matches=matches)
         try:
             groups += [loads.Group(f"{top}-online"), loads.Group(f"{top}-offline")]
-            online.append(groups[0].spawn(sys.executable, "-c", loads.ONLINE, str(files / "online")))
+            for _ in range(os.cpu_count() or 1):
+                online.append(groups[0].spawn(sys.executable, "-c", loads.ONLINE, str(files / "online")))
             watch = Watch(sampler)
             for _ in range(options.repeat):
                 for noise in wanted:
@@ -158,8 +161,9 @@ def main() -> int:
                         runs.append(run_once(watch, noise, strength, groups[1], files))
                         print(json.dumps(dataclasses.asdict(runs[-1])), file=sys.stderr, flush=True)
         finally:
-            loads.stop(online)
             sampler.close()
+            if online:
+                loads.stop(groups[0], online)
             for group in reversed(groups):
                 group.remove()
     print(json.dumps([dataclasses.asdict(run) for run in runs]) if options.json else table(runs))
