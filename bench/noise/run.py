@@ -13,6 +13,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -137,6 +138,8 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(noise.name for noise in loads.NOISES))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    # An end that is asked for cleans up too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wanted = [noise for noise in loads.NOISES if noise.name in options.only.split(",")]
     top = f"cotenant-noise-{int(time.time())}"
     matches = [Match.parse(f"{top}-online=LS"), Match.parse(f"{top}-offline=BE")]
