@@ -10,7 +10,10 @@ import subprocess
 import sys
 from typing import Any
 
+import msgspec
+
 from cotenant.kernel import executor, paths, priority, topology, trials, undo
+from cotenant.local import groups, regression, smt
 from cotenant.units.plan import PlanItem
 
 TOP = "sys/fs/cgroup"
@@ -41,6 +44,9 @@ def main() -> None:
     found["deviations"] = [[r.name, r.deviations] for r in verification.results if r.deviations]
     found["tried"] = [r.name for r in verification.results if r.state == "agrees"]
     found["run"] = run(root)
+    managed = groups.Groups(root)
+    found["verify smt"] = msgspec.to_builtins(smt.verify(managed, wanted=None, seconds=1.0, force=True))
+    found["regression"] = {row.name: [row.state, row.detail] for row in regression.verify(managed, force=True)}
     print(json.dumps(found))
 
 

@@ -54,3 +54,11 @@ def test_a_command_runs_held_back_and_leaves_nothing(guest: dict[str, Any]) -> N
     assert "cotenant-be/job" in run["out"]
     assert run["out"].rstrip().endswith("1")
     assert run["left"] == []
+
+
+def test_siblings_are_found_not_expelled_on_mainline_and_the_checklist_passes(guest: dict[str, Any]) -> None:
+    """What no kernel here has, expulsion, is not claimed: only that its absence is seen on real SMT topology."""
+    assert guest["verify smt"]["verdict"] == "not expelled"
+    states = {name: state for name, (state, _) in guest["regression"].items()}
+    assert "fail" not in states.values(), guest["regression"]
+    assert {states[name] for name in ("priority", "smt", "cpuset", "cpu limit")} == {"pass"}
