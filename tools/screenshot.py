@@ -46,18 +46,11 @@ def group(name: str) -> Iterator[list[pathlib.Path]]:
 @contextlib.contextmanager
 def loops(count: int, seconds: int, files: list[pathlib.Path]) -> Iterator[None]:
     """Keep some CPUs busy from within a group."""
-    running = [
-        subprocess.Popen(["timeout", str(seconds), "sh", "-c", LOOP], start_new_session=True) for _ in range(count)
-    ]
+    # The shell moves itself before it starts to work.
+    entering = 'for file; do echo $$ > "$file" || true; done 2>/dev/null; '
+    command = ["sh", "-c", f"{entering} exec timeout {seconds} sh -c '{LOOP}'", "sh", *map(str, files)]
+    running = [subprocess.Popen(command) for _ in range(count)]
     try:
-        for process in running:
-            for file in files:
-                children = subprocess.run(
-                    ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True
-                )
-                for pid in [str(process.pid), *children.stdout.split()]:
-                    with contextlib.suppress(OSError):
-                        file.write_text(pid)
         yield
     finally:
         for process in running:

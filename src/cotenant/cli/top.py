@@ -89,8 +89,8 @@ def command(
         wanted = rules_file.for_one_host(rules_file.load(pathlib.Path(rules), source.period_s)).rules
     judge = engine.Engine(wanted)
     single = once or as_json or not sys.stdout.isatty()
-    # Three samples make a window's values known.
-    ticks = sampling.ticks(source, 3 if single else None)
+    # Three samples make a window's values known, one more lets a detection trigger.
+    ticks = sampling.ticks(source, 4 if single else None)
     if not single:
         _live(ticks, judge.evaluate, sort)
         return

@@ -91,11 +91,11 @@ def title_of(name: str) -> str:
     if group.startswith("block.devices."):
         return f"{group.removeprefix('block.devices.')}: {'latency ' if field[1:3].isdecimal() else ''}{title}"
     if group in ("online", "online.psi"):
-        return f"online: {title}"
+        return f"online {title}"
     if group in ("cgroups", "cgroups.psi"):
         return f"some groups: {title}"
     if group in ("offline", "offline.psi"):
-        return f"offline: {title}"
+        return f"offline {title}"
     if group == "block" and field != "oldest_in_flight_usec":
         return f"block latency {title}" if field.startswith("p") else title
     return title

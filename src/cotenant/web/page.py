@@ -181,15 +181,27 @@ def unavailable_of(moment: Moment) -> list[dict[str, Any]]:
     by_reason: dict[MissingReason, list[str]] = {}
     for name, reason in missing.items():
         if reason_of(name.rpartition(".")[0], missing) != reason:  # else its group says it already
-            by_reason.setdefault(reason, []).append(sentence(wording.title_of(name)))
+            by_reason.setdefault(reason, []).append(wording.title_of(name))
     return [
         {
             "why": EXPLANATIONS[reason].why,
             "remedy": EXPLANATIONS[reason].remedy,
             "reason": reason,
-            "names": list(dict.fromkeys(by_reason[reason])),
+            "names": _gathered(by_reason[reason]),
         }
         for reason in sorted(by_reason, key=lambda reason: reason in PASSING_REASONS)
+    ]
+
+
+def _gathered(titles: list[str]) -> list[str]:
+    """Return titles once each, those with the same ``whose: `` before them as one: "some groups: a, b"."""
+    whose: dict[str, list[str]] = {}
+    for title in dict.fromkeys(titles):
+        owner, colon, what = title.partition(": ")
+        whose.setdefault(owner if colon else "", []).append(what if colon else title)
+    plain = [sentence(title) for title in whose.pop("", [])]
+    return plain + [
+        f"{sentence(owner) if ' ' in owner else owner}: {', '.join(whats)}" for owner, whats in whose.items()
     ]
 
 

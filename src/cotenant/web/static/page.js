@@ -27,9 +27,9 @@
     return { figure, names, keys, chart, known: !figure.hidden };
   });
   const day = new Chart.LineChart({
-    element: byId("day"), names: ["level"], unit: "ratio", thresholds: {}, incidents: spansOf, onHover: null,
+    element: byId("day"), names: ["level"], unit: "number", thresholds: {}, incidents: spansOf, onHover: null,
   });
-  day.range = () => [0, 1];
+  day.range = () => [0, 1.05];
   let dayRows = [];
 
   // The whole range, or, while there is less history than that, what there is of it (two minutes at least).
@@ -37,6 +37,14 @@
     const from = latest - seconds * 1000;
     const first = rows.length ? rows[0][0].getTime() : from;
     return [Math.max(from, Math.min(first, latest - 120000)), latest];
+  }
+
+  // A day; while the history is younger than that, what there is of it (an hour at least), and since when.
+  function dayWindow() {
+    const first = day.rows.length ? day.rows[0][0].getTime() : latest;
+    const young = latest - first < 23 * 3600000;
+    byId("day-since").textContent = young ? `; the history begins at ${new Date(first).toISOString().slice(11, 16)} UTC` : "";
+    return [Math.max(latest - 86400000, Math.min(first, latest - 3600000)), latest];
   }
 
   function legend(panel, row) {
@@ -74,7 +82,7 @@
       panel.chart.draw(windowOf(span, panel.chart.rows));
       legend(panel, hovered);
     }
-    day.draw([latest - 86400000, latest]);
+    day.draw(dayWindow());
   }
 
   function rowsOf(series, names) {
@@ -124,6 +132,7 @@
     const rows = chart.rows;
     const last = rows.length ? rows[rows.length - 1][0].getTime() : 0;
     if (time <= last || time - last < every * 1000 * 0.7) return;
+    if (last && time - last > every * 3500) rows.push([new Date(last + 1), ...chart.names.map(() => null)]);
     rows.push([new Date(time), ...chart.names.map((name) => (name in values ? values[name] : null))]);
     while (rows.length && rows[0][0].getTime() < time - seconds * 1000 * 1.05) rows.shift();
   }
