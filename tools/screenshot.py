@@ -1,4 +1,4 @@
-"""Write docs/images: the page and ``top`` of this machine, under some noise that this script makes and ends.
+"""Write docs/images: the page of this machine, under some noise that this script makes and ends.
 
 An online group of one busy task, and offline work of twice as many tasks as there are CPUs: CPU contention, on real
 numbers. As root with the cpu controller the two are groups of their own; else the page shows the machine alone.
@@ -20,7 +20,7 @@ import chromium
 from cotenant.kernel import paths
 
 IMAGES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "images"
-VIEWS = ((1440, 900, "light"), (1440, 900, "dark"), (375, 812, "light"), (375, 812, "dark"))
+VIEWS = ((1440, 980, "light"), (1440, 980, "dark"), (375, 812, "light"), (375, 812, "dark"))
 LOOP = "while :; do :; done"
 
 
@@ -99,12 +99,7 @@ def main() -> int:
             tab.open(address)
             tab.wait("document.getElementById('live').className.includes('on')", 30)
             time.sleep(2)
-            tab.picture(arguments.directory / f"page-{width}-{scheme}.png", whole=width < 600)
-        top = subprocess.run(
-            [sys.executable, "-m", "cotenant", "top", "--once"], capture_output=True, text=True, check=True,
-            env=os.environ | {"COLUMNS": "80"},
-        )  # fmt: skip
-        (arguments.directory / "top.txt").write_text(top.stdout)
+            tab.picture(arguments.directory / f"page-{width}-{scheme}.png")
     print(f"written: {arguments.directory}")
     return 0
 

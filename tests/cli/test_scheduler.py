@@ -41,7 +41,7 @@ def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
         (["--reports", "missing.json"], "missing.json: No such file"),
         (["--reports", str(FIXTURES / "reports.json"), "--listen", "8088"], "HOST:PORT"),
         (["--reports", str(FIXTURES / "reports.json"), "--listen", "127.0.0.1:99999"], "HOST:PORT"),
-        (["--reports", str(FIXTURES / "reports.json"), "--listen", "192.0.2.1:80"], "192.0.2.1:80"),
+        (["--reports", str(FIXTURES / "reports.json"), "--listen", "203.0.113.1:80"], "203.0.113.1:80"),
         (["--applies-to", "nobody"], "nobody"),
     ],
 )

@@ -24,7 +24,7 @@ const Chart = (() => {
       }
       case "per_sec": return `${size >= 100 ? Math.round(value).toLocaleString("en") : shown(value, 3)}/s`;
       case "times": return `${shown(value, 3)} ×`;
-      default: return shown(value, 3);
+      default: return size < 1 ? value.toFixed(2) : shown(value, 3);
     }
   }
 
