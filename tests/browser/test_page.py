@@ -7,10 +7,12 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from cotenant.kernel import paths
 
 pytestmark = [pytest.mark.browser, pytest.mark.real]
 
@@ -88,7 +90,33 @@ def test_it_fits_the_window(tab: Any, up: Up, tmp_path: pathlib.Path, width: int
     print(f"to be looked at: {picture}")
 
 
-def test_the_table_sorts_by_keyboard(tab: Any, up: Up) -> None:
+@pytest.fixture
+def two_groups() -> Iterator[None]:
+    """Two groups of our own, so that the table has lines to sort."""
+    mount = paths.Root().hierarchy("cpu")
+    if mount is None:
+        pytest.skip("no hierarchy with the cpu controller here")
+    made: list[pathlib.Path] = []
+    sleeping: list[subprocess.Popen[bytes]] = []
+    try:
+        try:
+            for name in ("page-test-a.service", "page-test-b.service"):
+                (mount.path / name).mkdir()
+                made.append(mount.path / name)
+                sleeping.append(subprocess.Popen(["sleep", "60"]))
+                (made[-1] / "cgroup.procs").write_text(str(sleeping[-1].pid))
+        except OSError as error:
+            pytest.skip(f"no groups can be made here: {error}")
+        yield
+    finally:
+        for process in sleeping:
+            process.kill()
+            process.wait()
+        for group in made:
+            group.rmdir()
+
+
+def test_the_table_sorts_by_keyboard(tab: Any, up: Up, two_groups: None) -> None:
     url = up("--period", "300ms")
     tab.open(url)
     tab.wait(LIVE)
@@ -116,6 +144,16 @@ def test_every_control_is_reached_with_tab(tab: Any, up: Up) -> None:
     assert {"300", "900", "3600", "21600", "86400", "name", "cpu", "stall"} <= reached
 
 
+def test_the_focus_stays_on_a_link_while_its_part_is_renewed(tab: Any, up: Up) -> None:
+    tab.open(up("--period", "300ms"))
+    tab.wait(LIVE)
+    tab.wait("document.querySelector('#part-now a') !== null")
+    tab.evaluate("document.querySelector('#part-now a').focus(); window.before = document.activeElement; 0")
+    tab.wait("window.before !== document.querySelector('#part-now a')")
+    assert tab.evaluate("document.activeElement === document.querySelector('#part-now a')")
+    assert tab.evaluate("document.getElementById('live').role") is None, "no announcement each second"
+
+
 def test_an_incident_appears_when_noise_starts_and_ends_with_it(tab: Any, up: Up, tmp_path: pathlib.Path) -> None:
     rules = tmp_path / "rules.yaml"
     replace(rules, RULES)
@@ -130,6 +168,9 @@ def test_an_incident_appears_when_noise_starts_and_ends_with_it(tab: Any, up: Up
         tab.wait("document.querySelector('.hero.hurt') !== null", 15)
         tab.wait("document.querySelector('.incident.open b')?.textContent === 'CPU contention'", 5)
         assert "CPU used" in tab.evaluate("document.querySelector('.hero .detail').textContent")
+        assert tab.evaluate("document.getElementById('announcement').textContent") == tab.evaluate(
+            "document.querySelector('h1').textContent"
+        )
         tab.picture(tmp_path / "incident.png", whole=True)
     finally:
         for loop in loops:

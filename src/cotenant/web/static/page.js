@@ -143,15 +143,25 @@
       const part = byId(`part-${name}`);
       if (!part) continue;
       const open = new Set([...part.querySelectorAll("details[open]")].map((item) => item.dataset.id));
-      const focused = document.activeElement && part.contains(document.activeElement)
-        ? document.activeElement.closest("[data-id]")?.dataset.id : null;
+      const active = part.contains(document.activeElement) ? document.activeElement : null;
+      const focused = active?.closest("[data-id]")?.dataset.id;
+      const link = active?.getAttribute("href");
       part.innerHTML = text;
       for (const item of part.querySelectorAll("details")) {
         if (open.has(item.dataset.id)) item.open = true;
         if (focused && item.dataset.id === focused) item.querySelector("summary").focus();
       }
+      if (link) part.querySelector(`a[href="${CSS.escape(link)}"]`)?.focus({ preventScroll: true });
       if (name === "groups") sortRows();
+      if (name === "now") announce(part.querySelector("h1").textContent);
     }
+  }
+
+  let announced = document.querySelector("#part-now h1").textContent;
+  function announce(headline) {
+    if (headline === announced) return;
+    announced = headline;
+    byId("announcement").textContent = headline;
   }
 
   function tick(event) {
