@@ -10,6 +10,7 @@ from cotenant.kernel.cgroup import tree
     [
         ("system.slice", True),
         ("docker", True),
+        ("cotenant-bench", True),
         ("docker/" + "a" * 64, True),
         ("system.slice/nginx.service", True),
         ("system.slice/boot.mount", False),

@@ -12,6 +12,7 @@ MAX_DEPTH = 10
 RESCAN_S = 30.0
 """How long a group may stay unnoticed that came in the same instant as another one went."""
 
+_OURS = re.compile(r"cotenant-(?:lse|lsr|ls|system|be)")
 _UNIT = re.compile(r".*\.(?:slice|service|scope)")
 _LEAF_UNIT = re.compile(r"(?!user@).*\.(?:service|scope)")
 _POD = re.compile(r"(?:.*-)?pod[0-9a-f][0-9a-f_-]{7,}(?:\.slice)?")
@@ -25,7 +26,7 @@ def matters(path: str) -> bool:
     containers, containers of other engines, and ours below ``cotenant-QOS``.
     """
     names = path.split("/")
-    if names[0].startswith("cotenant-"):
+    if _OURS.fullmatch(names[0]):
         return len(names) == 2
     if len(names) == 1 or _UNIT.fullmatch(names[-1]) or _CONTAINER.fullmatch(names[-1]):
         return True
@@ -35,7 +36,7 @@ def matters(path: str) -> bool:
 def is_end(path: str) -> bool:
     """Return whether groups below this one are its own affair: a container's, a service's, or one of ours."""
     names = path.split("/")
-    if names[0].startswith("cotenant-"):
+    if _OURS.fullmatch(names[0]):
         return len(names) >= 2
     if len(names) > 1 and _POD.fullmatch(names[-2]):
         return True
