@@ -34,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
         "Cluster",
         "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
     ),
+    Command("node", "node", "Cluster", "Sample a Kubernetes node and hold its offline pods back."),
     Command("analyzer", "analyzer", "Cluster", "Take the samples of all nodes and publish a report for each."),
     Command("simulate", "simulate", "Tools", "Stream the samples of nodes that do not exist."),
     Command("crd", "crd", "Cluster", "Print or install the kinds NodeInterferenceReport and DetectionRuleConfig."),

@@ -1,12 +1,11 @@
 """``cotenant up``: one host under watch, with a page, an API and metrics."""
 
-import logging
 import pathlib
 import sys
 
 import typer
 
-from cotenant.cli import sampling
+from cotenant.cli import logs, sampling
 
 
 def command(
@@ -35,7 +34,7 @@ def command(
     from cotenant.local.rules import FileJudge, PresetJudge
     from cotenant.units.clock import SystemClock
 
-    _log_to_stderr(as_json)
+    logs.to_stderr(as_json)
     source = sampling.open_sampler("/", period, None, match, llc_probe)
     place = listening.data_directory(data)
     judge: PresetJudge | FileJudge
@@ -56,17 +55,3 @@ def command(
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        import msgspec
-
-        line = {"time": self.formatTime(record), "level": record.levelname.lower(), "message": record.getMessage()}
-        return msgspec.json.encode(line).decode()
-
-
-def _log_to_stderr(as_json: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])

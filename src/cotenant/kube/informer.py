@@ -56,7 +56,7 @@ _identity_decoder = msgspec.json.Decoder(_Identity)
 
 
 class Informer(Generic[Object]):
-    """Lists and watches one kind until cancelled."""
+    """Lists and watches one kind until cancelled; all of it, or what a label or field selector chooses."""
 
     def __init__(
         self,
@@ -67,13 +67,16 @@ class Informer(Generic[Object]):
         *,
         backoff: Backoff | None = None,
         selector: str | None = None,
+        fields: str | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
         self._decoder = msgspec.json.Decoder(kind)
         self._receiver = receiver
         self._backoff = backoff or Backoff()
-        self._selector = selector
+        self._selection = {
+            name: text for name, text in (("labelSelector", selector), ("fieldSelector", fields)) if text is not None
+        }
         self._list_version: str | None = "0"
         self._version = ""
         self.synced = asyncio.Event()
@@ -109,13 +112,11 @@ class Informer(Generic[Object]):
     async def _list(self) -> None:
         found: dict[str, Object] = {}
         page = await self._client.page(
-            self._resource, limit=PAGE, resourceVersion=self._list_version, labelSelector=self._selector
+            self._resource, limit=PAGE, resourceVersion=self._list_version, **self._selection
         )
         self._take(page.items, found)
         while page.next_page:
-            page = await self._client.page(
-                self._resource, limit=PAGE, continue_=page.next_page, labelSelector=self._selector
-            )
+            page = await self._client.page(self._resource, limit=PAGE, continue_=page.next_page, **self._selection)
             self._take(page.items, found)
         self._version = self._list_version = page.resource_version
         self.lists += 1
@@ -131,9 +132,8 @@ class Informer(Generic[Object]):
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         started, events = loop.time(), 0
-        params = {"labelSelector": self._selector} if self._selector else {}
         seconds = random.randint(*WATCH_SECONDS)
-        async for event in self._client.watch(self._resource, self._version, seconds, **params):
+        async for event in self._client.watch(self._resource, self._version, seconds, **self._selection):
             events += 1
             identity = self._identify(event.object)
             if identity is None:

@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Callable
 
+from cotenant.kernel.ticking import SamplingThread
 from cotenant.local import listening
 from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
 from cotenant.local.host import Host, Judge, SampleSource
-from cotenant.local.sampling import SamplingThread
 from cotenant.units.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)

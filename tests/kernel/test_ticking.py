@@ -3,7 +3,7 @@ import threading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.local.sampling import Grid, SamplingThread
+from cotenant.kernel.ticking import Grid, SamplingThread
 from cotenant.units.clock import SystemClock
 
 

@@ -1,0 +1,86 @@
+"""``cotenant node``: the agent of one Kubernetes node."""
+
+import os
+import pathlib
+import sys
+from typing import Annotated, Any, get_args
+
+import typer
+
+SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+File = pathlib.Path | None
+
+
+def command(
+    name: Annotated[str, typer.Option("--node", metavar="NAME", help="The Node's name; else $NODE_NAME.")] = "",
+    mode: Annotated[
+        str, typer.Option(help="observe, dry-run or enforce; label cotenant.io/mode overrides.")
+    ] = "observe",
+    period: Annotated[str, typer.Option(help="Time between two samples.")] = "1s",
+    kubelet: Annotated[str, typer.Option(metavar="URL", help="Where pods are listed.")] = "https://127.0.0.1:10250",
+    kubelet_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the kubelet's certificate.")] = None,
+    kubelet_insecure_tls: Annotated[
+        bool, typer.Option("--kubelet-insecure-tls", help="Accept any certificate; on loopback only.")
+    ] = False,
+    token_file: Annotated[File, typer.Option(metavar="FILE", help="Token; else the service account's.")] = None,
+    analyzer: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where samples go; nowhere by default.")] = "",
+    analyzer_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the analyzer's certificate.")] = None,
+    kubeconfig: Annotated[File, typer.Option(help="Which cluster; the pod's own by default.")] = None,
+    no_cluster: Annotated[bool, typer.Option("--no-cluster", help="Follow no API server; --mode holds.")] = False,
+    metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve /metrics there.")] = "",
+    priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
+    beside_others: Annotated[
+        bool, typer.Option("--beside-others", help="Enforce although another co-location agent runs here.")
+    ] = False,
+    llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
+) -> None:
+    """Sample this node, send samples to the analyzer, and hold offline pods back as the NodeSLO says."""
+    import asyncio
+
+    from cotenant.cli import logs
+    from cotenant.node import program
+    from cotenant.node.kubelet import Settings
+    from cotenant.units import quantity
+
+    logs.to_stderr(as_json)
+    name = name or os.environ.get("NODE_NAME", "")
+    if not name:
+        raise typer.BadParameter("give the Node's name, or set NODE_NAME", param_hint="--node")
+    token = token_file or _if_there(SERVICE_ACCOUNT / "token")
+    settings = program.Settings(
+        name=name,
+        mode=_one_of(mode, "mode"),
+        period_seconds=quantity.seconds(period),
+        kubelet=Settings(kubelet, token, kubelet_ca or _if_there(SERVICE_ACCOUNT / "ca.crt"), kubelet_insecure_tls),
+        analyzer=analyzer,
+        analyzer_ca=analyzer_ca,
+        token_file=token,
+        kubeconfig=kubeconfig,
+        follow_cluster=not no_cluster,
+        metrics=metrics,
+        interface=None if priority_interface is None else _one_of(priority_interface, "priority-interface"),
+        beside_others=beside_others,
+        llc_probe=llc_probe,
+    )
+    asyncio.run(program.run(settings, _say))
+
+
+def _one_of(word: str, option: str) -> Any:
+    """Return the word if the option knows it."""
+    from cotenant.api.report import Mode
+    from cotenant.model.priority import NAMES
+
+    known: tuple[str, ...] = get_args(Mode) if option == "mode" else NAMES
+    if word not in known:
+        raise typer.BadParameter(f"{word!r} is none of {', '.join(known)}", param_hint=f"--{option}")
+    return word
+
+
+def _if_there(path: pathlib.Path) -> File:
+    return path if path.exists() else None
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,166 @@
+"""The node agent's loops: sample each second, follow pods and policy, send, enforce.
+
+Losing the API server, the kubelet or the analyzer changes nothing on the node: it goes on with the last good pods and
+policy. SIGTERM leaves every limit in force.
+"""
+
+import asyncio
+import collections
+import dataclasses
+import logging
+from collections.abc import Callable
+
+from cotenant.act import planning
+from cotenant.act.draft import Plan
+from cotenant.kernel import enforcing, topology
+from cotenant.kernel.paths import Root
+from cotenant.kernel.sampler import Sampler
+from cotenant.kernel.ticking import SamplingThread
+from cotenant.model import usage as usages
+from cotenant.model.policy import NodeSlo
+from cotenant.model.sample import Sample
+from cotenant.node import labels
+from cotenant.node.kubelet import PodSource
+from cotenant.node.policy import Policy
+from cotenant.node.sending import Sender
+from cotenant.units import clock as clocks
+
+_log = logging.getLogger(__name__)
+
+PODS_EVERY_SECONDS = 10.0
+ENFORCE_EVERY_SECONDS = 1.0
+
+
+@dataclasses.dataclass(slots=True)
+class Status:
+    """What the agent shows of itself."""
+
+    rounds: int = 0
+    round_failures: int = 0
+    writes: int = 0
+    late_ticks: int = 0
+    conflict: str = ""
+    outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    planned: int = 0
+    notices: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+class Agent:
+    """One node under care. ``sender`` None: nobody to send to."""
+
+    def __init__(
+        self,
+        root: Root,
+        sampler: Sampler,
+        source: PodSource,
+        kept: Policy,
+        enforcer: enforcing.Enforcer,
+        sender: Sender | None,
+        clock: clocks.Clock | None = None,
+    ) -> None:
+        self._root = root
+        self._sampler = sampler
+        self._source = source
+        self._policy = kept
+        self._enforcer = enforcer
+        self._sender = sender
+        self._clock = clock or clocks.SystemClock()
+        self._paths: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listener: Callable[[Sample], None] = lambda _: None
+        self.newest: Sample | None = None
+        self.status = Status()
+
+    def listen(self, listener: Callable[[Sample], None]) -> None:
+        """Have each sample handed to ``listener``, in the event loop."""
+        self._listener = listener
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        self._sampler.prime()
+        thread = SamplingThread(self._tick, self._late, self._sampler.period_s, self._clock)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow_pods())
+                tasks.create_task(self._enforce())
+                if self._sender is not None:
+                    tasks.create_task(self._sender.run())
+                thread.start()
+        finally:
+            thread.stop()
+
+    def _tick(self) -> None:
+        """Take one sample; in the sampling thread."""
+        taken = self._sampler.sample()
+        self.newest = taken
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._offer, taken)
+
+    def _late(self, ticks: int) -> None:
+        self.status.late_ticks += ticks
+
+    def _offer(self, taken: Sample) -> None:
+        self._listener(taken)
+        if self._sender is not None:
+            self._sender.offer(taken)
+
+    async def _follow_pods(self) -> None:
+        while True:
+            await asyncio.to_thread(self.refresh_pods)
+            await asyncio.sleep(PODS_EVERY_SECONDS)
+
+    def refresh_pods(self) -> None:
+        """Ask for the pods and tell the sampler which group is whose."""
+        failures = self._source.failures
+        if not self._source.refresh() and self._source.failures > failures:
+            _log.warning("pods: %s; the last list stays", self._source.last_error)
+        seen = self._enforcer.look(self._source.pods)
+        self._paths = labels.pod_paths(seen.groups)
+        self._sampler.label(labels.of_groups(seen.groups))
+
+    async def _enforce(self) -> None:
+        while True:
+            await asyncio.sleep(ENFORCE_EVERY_SECONDS)
+            if self._policy.mode == "observe" or self._source.age_seconds is None:
+                continue
+            try:
+                await asyncio.to_thread(self.enforce_once)
+            except Exception as error:  # noqa: BLE001 - the outermost loop: one failed round must not end the next
+                self.status.round_failures += 1
+                if self.status.round_failures in (1, 10, 100) or self.status.round_failures % 1000 == 0:
+                    _log.exception("round failed (%d so far): %s", self.status.round_failures, error)
+
+    def enforce_once(self) -> None:
+        """Look, decide, and (in mode enforce) write."""
+        slo = self._policy.slo or NodeSlo()
+        own = topology.node(self._root, topology.read(self._root))
+        here = self._policy.node(own)
+        used = None
+        if self.newest is not None:
+            used = usages.of_sample(self.newest, self._paths, here.capacity_memory_bytes)
+        seen = self._enforcer.look(self._source.pods, node=here, usage=used)
+        plan = planning.plan(seen, slo)
+        self._note(plan)
+        if self._policy.mode == "enforce":
+            self._count(self._enforcer.carry_out(seen, lambda _: plan.items))
+
+    def _note(self, plan: Plan) -> None:
+        status = self.status
+        status.rounds += 1
+        status.planned = len(plan.items)
+        for notice in plan.notices:
+            if notice not in status.notices:
+                _log.info("%s", notice)
+        status.notices, status.skipped = plan.notices, plan.skipped
+
+    def _count(self, done: enforcing.Round) -> None:
+        if done.conflict and done.conflict != self.status.conflict:
+            _log.warning(
+                "%s runs here too: observing only, until it is gone or --beside-others is given", done.conflict
+            )
+        self.status.conflict = done.conflict
+        self.status.writes += done.written
+        for outcome in done.outcomes:
+            self.status.outcomes[outcome.state] += 1

@@ -1,0 +1,65 @@
+"""The connection to the analyzer: TLS with a ServiceAccount's token, or plaintext on loopback."""
+
+import ipaddress
+import pathlib
+
+import grpc
+import grpc.aio
+
+from cotenant.node import errors, sending
+
+
+class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
+    """Adds the token to each call, read anew: a projected token changes each hour."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+
+    def __call__(self, context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback) -> None:
+        try:
+            token = self._path.read_text().strip()
+        except OSError as error:
+            callback((), error)
+            return
+        callback((("authorization", f"Bearer {token}"),), None)
+
+
+def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None) -> sending.OpenChannel:
+    """Return what opens a channel to an address.
+
+    Without a certificate authority it is plaintext, which :func:`check` allows on loopback only.
+
+    :raises BadSettings: if the authority's file cannot be read.
+    """
+    if ca_file is None:
+        return sending.open_plaintext
+    try:
+        credentials = grpc.ssl_channel_credentials(ca_file.read_bytes())
+    except OSError as error:
+        raise errors.BadSettings(f"--analyzer-ca {ca_file}: {error.strerror}") from None
+    if token_file is not None:
+        token = grpc.metadata_call_credentials(_Token(token_file))
+        credentials = grpc.composite_channel_credentials(credentials, token)
+
+    def open_secure(address: str) -> grpc.aio.Channel:
+        return grpc.aio.secure_channel(address, credentials, options=[("grpc.keepalive_time_ms", 20_000)])
+
+    return open_secure
+
+
+def check(address: str, ca_file: pathlib.Path | None) -> None:
+    """Refuse an address that would be spoken to in plaintext beyond this machine.
+
+    :raises BadSettings: if it would, or it is no HOST:PORT.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise errors.BadSettings(f"--analyzer {address}: write HOST:PORT")
+    if ca_file is not None:
+        return
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise errors.BadSettings(f"--analyzer {address}: plaintext only on loopback; give --analyzer-ca FILE")

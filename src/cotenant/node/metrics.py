@@ -1,0 +1,74 @@
+"""What the agent tells Prometheus of itself. Series are bounded: labels come from closed lists."""
+
+from collections.abc import Iterator
+
+import prometheus_client
+from prometheus_client import core, registry
+
+from cotenant.api.report import Mode
+from cotenant.node.agent import Agent
+from cotenant.node.kubelet import PodSource
+from cotenant.node.policy import MODES, Policy
+from cotenant.node.sending import Sender
+
+LISTEN = "127.0.0.1:7072"
+
+
+class AgentCollector(registry.Collector):
+    """Reads the agent when asked."""
+
+    def __init__(self, agent: Agent, source: PodSource, kept: Policy, sender: Sender | None) -> None:
+        self._agent = agent
+        self._source = source
+        self._policy = kept
+        self._sender = sender
+
+    def collect(self) -> Iterator[core.Metric]:
+        status = self._agent.status
+        mode: Mode = self._policy.mode
+        modes = core.GaugeMetricFamily("cotenant_node_mode", "1 for the mode in force.", labels=["mode"])
+        for known in MODES:
+            modes.add_metric([known], float(known == mode))
+        yield modes
+        outcomes = core.CounterMetricFamily(
+            "cotenant_node_plan_items", "Plan items, by what became of them.", labels=["state"]
+        )
+        for state, count in sorted(status.outcomes.items()):
+            outcomes.add_metric([state], count)
+        yield outcomes
+        counters = {
+            "cotenant_node_rounds": ("Rounds of looking and deciding.", status.rounds),
+            "cotenant_node_round_failures": ("Rounds that failed.", status.round_failures),
+            "cotenant_node_writes": ("Kernel files that changed.", status.writes),
+            "cotenant_node_late_ticks": ("Samples that were skipped because one took too long.", status.late_ticks),
+            "cotenant_node_kubelet_failures": ("Requests for pods that failed.", self._source.failures),
+        }
+        if self._sender is not None:
+            counters |= {
+                "cotenant_node_samples_sent": ("Samples sent to the analyzer.", self._sender.sent),
+                "cotenant_node_samples_dropped": ("Samples nobody took in time.", self._sender.dropped),
+            }
+        for name, (text, value) in counters.items():
+            yield core.CounterMetricFamily(name, text, value=value)
+        yield core.GaugeMetricFamily("cotenant_node_planned_items", "What differs from the plan.", value=status.planned)
+        yield core.GaugeMetricFamily(
+            "cotenant_node_conflict",
+            "1 while another co-location agent keeps us to observing.",
+            float(bool(status.conflict)),
+        )
+        if self._source.age_seconds is not None:
+            age = self._source.age_seconds
+            yield core.GaugeMetricFamily("cotenant_node_pods_age_seconds", "Age of the list of pods.", value=age)
+        if self._sender is not None:
+            connected = float(self._sender.connected)
+            yield core.GaugeMetricFamily(
+                "cotenant_node_connected", "1 while the analyzer takes samples.", value=connected
+            )
+
+
+def serve(collector: AgentCollector, listen: str) -> None:
+    """Serve ``/metrics`` in a thread of its own, on an address that the operator chose."""
+    own = prometheus_client.CollectorRegistry()
+    own.register(collector)
+    host, _, port = listen.rpartition(":")
+    prometheus_client.start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry=own)

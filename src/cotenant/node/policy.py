@@ -1,0 +1,97 @@
+"""What the cluster asks of this node: its Node object and its NodeSLO, followed by two watches of one object each."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from cotenant.act import slo_fields
+from cotenant.api.report import Mode, RefusedField
+from cotenant.kube.client import NODES, Client, Resource
+from cotenant.kube.informer import Informer
+from cotenant.model import node as nodes
+from cotenant.model import policy
+
+_log = logging.getLogger(__name__)
+
+NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
+MODE_LABEL = "cotenant.io/mode"
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class Policy:
+    """The newest that was valid. What cannot be read keeps the old, and is named in :attr:`problems`."""
+
+    def __init__(self, name: str, default_mode: Mode) -> None:
+        self._name = name
+        self._default_mode = default_mode
+        self._node: Mapping[str, Any] | None = None
+        self.mode: Mode = default_mode
+        self.slo: policy.NodeSlo | None = None
+        self.refused: tuple[RefusedField, ...] = ()
+        self.problems: dict[str, str] = {}
+
+    def take_node(self, value: Mapping[str, Any] | None) -> None:
+        """Take the Node object; None when it is gone, which changes nothing but the mode."""
+        self._node = value
+        labels = ((value or {}).get("metadata") or {}).get("labels") or {}
+        wanted = labels.get(MODE_LABEL)
+        self.problems.pop("mode", None)
+        self.mode = next((mode for mode in MODES if mode == wanted), self._default_mode)
+        if wanted is not None and wanted not in MODES:
+            self.problems["mode"] = f"label {MODE_LABEL}={wanted}: write {', '.join(MODES)}"
+
+    def take_slo(self, value: Mapping[str, Any] | None) -> None:
+        """Take the NodeSLO; None when it is gone: then nothing is asked, and what was written is released."""
+        self.problems.pop("slo", None)
+        if value is None:
+            self.slo, self.refused = None, ()
+            return
+        try:
+            self.slo, complaints = policy.decode(value, f"nodeslo/{self._name}")
+        except policy.BadPolicy as error:
+            self.problems["slo"] = str(error)
+            _log.error("%s; the last valid policy stays", error)
+            return
+        self.refused = tuple(RefusedField(field=field, reason=why) for field, why in slo_fields.refused(value))
+        if complaints:
+            self.problems["slo"] = "; ".join(complaints)
+
+    def node(self, fallback: nodes.Node) -> nodes.Node:
+        """Return the node's capacity and reservations; what the object does not say is the fallback's."""
+        if self._node is None:
+            return fallback
+        try:
+            found = nodes.decode_node(self._node, f"node/{self._name}", fallback)
+        except nodes.BadNode as error:
+            self.problems["node"] = str(error)
+            return fallback
+        self.problems.pop("node", None)
+        return found
+
+
+class _One:
+    """Hands the one object that an informer selects to a function."""
+
+    def __init__(self, name: str, take: Any) -> None:
+        self._name = name
+        self._take = take
+
+    def replaced(self, objects: dict[str, dict[str, Any]]) -> None:
+        self._take(objects.get(self._name))
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        if key == self._name:
+            self._take(value)
+
+    def removed(self, key: str) -> None:
+        if key == self._name:
+            self._take(None)
+
+
+def informers(client: Client, name: str, kept: Policy) -> tuple[Informer[dict[str, Any]], ...]:
+    """Return the informers that keep a policy true: each lists and watches a single object."""
+    chosen = f"metadata.name={name}"
+    return (
+        Informer(client, NODES, dict[str, Any], _One(name, kept.take_node), fields=chosen),
+        Informer(client, NODE_SLOS, dict[str, Any], _One(name, kept.take_slo), fields=chosen),
+    )

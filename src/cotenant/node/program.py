@@ -1,0 +1,93 @@
+"""``cotenant node``: everything put together, started, and stopped by SIGINT or SIGTERM."""
+
+import asyncio
+import dataclasses
+import logging
+import pathlib
+import signal
+from collections.abc import Callable
+
+import msgspec
+
+import cotenant
+from cotenant.api.report import Mode, NodeFacts
+from cotenant.kernel import enforcing, executor, kata, paths, sampler
+from cotenant.kernel.priority import probing
+from cotenant.kube.client import Client, load_configuration
+from cotenant.model.priority import InterfaceName
+from cotenant.node import agent, channel, metrics, policy, sending
+from cotenant.node import kubelet as kubelets
+from cotenant.units.clock import SystemClock
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the agent runs. ``kubeconfig`` and ``in_cluster`` both unset: no API server, the mode given holds."""
+
+    name: str
+    mode: Mode = "observe"
+    period_seconds: float = 1.0
+    kubelet: kubelets.Settings = dataclasses.field(default_factory=kubelets.Settings)
+    analyzer: str = ""
+    analyzer_ca: pathlib.Path | None = None
+    token_file: pathlib.Path | None = None
+    kubeconfig: pathlib.Path | None = None
+    follow_cluster: bool = True
+    metrics: str = ""
+    interface: InterfaceName | None = None
+    beside_others: bool = False
+    llc_probe: bool = False
+
+
+async def run(settings: Settings, started: Callable[[str], None]) -> None:
+    """Work until told to end; ``started`` gets a line for the person who started it."""
+    if settings.analyzer:
+        channel.check(settings.analyzer, settings.analyzer_ca)
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    work = asyncio.create_task(_work(settings, started))
+    waiting = asyncio.create_task(ending.wait())
+    done, _ = await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, waiting):
+        task.cancel()
+    await asyncio.gather(work, waiting, return_exceptions=True)
+    if work in done:
+        work.result()
+
+
+async def _work(settings: Settings, started: Callable[[str], None]) -> None:
+    root, clock = paths.Root(), SystemClock()
+    taking = sampler.open_sampler(
+        root, node=settings.name, period_s=settings.period_seconds, clock=clock, llc_probe=settings.llc_probe
+    )
+    source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
+    kept = policy.Policy(settings.name, settings.mode)
+    writer = executor.Executor(root)
+    enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
+    sender = _sender(settings, root) if settings.analyzer else None
+    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock)
+    if settings.metrics:
+        metrics.serve(metrics.AgentCollector(working, source, kept, sender), settings.metrics)
+    started(f"cotenant: node {settings.name}, mode {settings.mode}; ctrl-C ends it and leaves limits in force")
+    try:
+        if not settings.follow_cluster:
+            await working.run()
+            return
+        config = load_configuration(settings.kubeconfig)
+        async with Client(config, "cotenant-node") as client, asyncio.TaskGroup() as tasks:
+            for informer in policy.informers(client, settings.name, kept):
+                tasks.create_task(informer.run())
+            tasks.create_task(working.run())
+    finally:
+        taking.close()
+
+
+def _sender(settings: Settings, root: paths.Root) -> sending.Sender:
+    found = probing.probe(root) if settings.interface is None else probing.choose(root, settings.interface)
+    facts = NodeFacts(mode=settings.mode, priority_interface=found.name, kata=msgspec.to_builtins(kata.read(root)))
+    identity = sending.Identity(node=settings.name, version=cotenant.__version__, facts=msgspec.json.encode(facts))
+    return sending.Sender(identity, settings.analyzer, channel.opener(settings.analyzer_ca, settings.token_file))
