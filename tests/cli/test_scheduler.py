@@ -29,10 +29,20 @@ def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
                 assert answer.status == 200
                 assert json.loads(answer.read())[field] is not None
             assert connection.sock is first
+            connection.request("POST", "/kube/filter", b" " * (34 << 20), {"Content-Type": "application/json"})
+            answer = connection.getresponse()  # seen although all of it was sent first
+            assert answer.status == 413
+            assert answer.getheader("connection") == "close"
+            answer.read()
             connection.close()
         finally:
             server.terminate()
-        assert server.wait(10) == 0
+            try:
+                status = server.wait(10)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                raise
+        assert status == 0
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ What comes in is bounded: a body's size, and the bytes of all bodies being read.
 and one line of text; a scheduler told that we are ``ignorable`` then goes on as if we were not there.
 """
 
+import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from starlette.applications import Starlette
@@ -22,6 +24,9 @@ _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 << 20
 """Above a kube-scheduler request with 2,000 nodes in full, or a Volcano one for 100 nodes of 60 pods."""
 MAX_INFLIGHT_BYTES = 128 << 20
+DISCARDED_BODIES = 8
+"""How much of a body that is too large is read before it is refused, in bodies of the largest size."""
+DISCARD_SECONDS = 5.0
 LOG_EVERY_SECONDS = 10.0
 
 Answer = Callable[[bytes], bytes]
@@ -62,16 +67,20 @@ class BodyReader:
             raise RefusedRequest(415, f"content type {content_type[:80]!r}: send application/json")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise RefusedRequest(415, "content encoding: send the body as it is")
+        stream = request.stream()
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > self.max_body_bytes:
+            await self._discard(stream)
             raise RefusedRequest(413, self._too_large())
         chunks: list[bytes] = []
         size = 0
         try:
-            async for chunk in request.stream():
+            async for chunk in stream:
                 size += len(chunk)
                 self.inflight_bytes += len(chunk)
                 if size > self.max_body_bytes:
+                    chunks.clear()
+                    await self._discard(stream)
                     raise RefusedRequest(413, self._too_large())
                 if self.inflight_bytes > self.max_inflight_bytes:
                     raise RefusedRequest(429, f"{self.max_inflight_bytes} bytes of requests are being read already")
@@ -79,6 +88,16 @@ class BodyReader:
         finally:
             self.inflight_bytes -= size
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _discard(self, stream: AsyncIterator[bytes]) -> None:
+        """Read on without keeping, up to a bound: a client that is still sending would not see the answer."""
+        left = self.max_body_bytes * DISCARDED_BODIES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                async for chunk in stream:
+                    left -= len(chunk)
+                    if left < 0:
+                        return
 
     def _too_large(self) -> str:
         return f"request body: larger than {self.max_body_bytes} bytes"
