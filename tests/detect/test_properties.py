@@ -63,7 +63,7 @@ def configs(draw: st.DrawFn) -> rules.Rules:
 series = st.lists(st.dictionaries(names, maybe, max_size=6), min_size=1, max_size=15)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(configs(), series)
 def test_indexes_levels_and_coverage_lie_in_0_to_1_or_are_unknown(by: rules.Rules, values: Any) -> None:
     for found in run(by, [of(second, one) for second, one in enumerate(values)]):
@@ -75,7 +75,7 @@ def test_indexes_levels_and_coverage_lie_in_0_to_1_or_are_unknown(by: rules.Rule
         assert (found.bucket == "unknown") == (found.interference_level is None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(configs(), series)
 def test_the_same_samples_give_the_same_bytes(by: rules.Rules, values: Any) -> None:
     taken = [of(second, one) for second, one in enumerate(values)]
@@ -84,7 +84,7 @@ def test_the_same_samples_give_the_same_bytes(by: rules.Rules, values: Any) -> N
     assert first == again
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(listed(least=1), st.data())
 def test_the_level_is_monotone_in_each_signal(signals: tuple[rules.SignalRule, ...], data: st.DataObject) -> None:
     """One second of one signal made worse never lowers the level."""
@@ -105,7 +105,7 @@ def test_the_level_is_monotone_in_each_signal(signals: tuple[rules.SignalRule, .
     assert after >= before - 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(configs(), configs(), series)
 def test_rules_can_be_replaced_at_any_time(before: rules.Rules, after: rules.Rules, values: Any) -> None:
     judge = engine.Engine(before)

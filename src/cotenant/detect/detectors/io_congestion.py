@@ -5,7 +5,7 @@ the disk's kind (or 4 times the disk's own long-term p99, whichever is larger), 
 is at least half way to that threshold. Latency of the online groups counts first, that of all disks stands in.
 Units: microseconds; shares of the period. Source: eBPF on the block layer, PSI.
 A stall beside fast disks does not count: one sequential reader keeps `io some` at 0.7 and hurts nobody. Reads of pages
-that were evicted a moment ago are memory pressure, not congestion: they are taken out by their share of all reads.
+that were evicted a moment ago are memory pressure, not congestion: they are taken out by their share of all traffic.
 Blind spots: network file systems; time spent in a dm or md layer above the disks; without eBPF only
 in-flight ÷ IOPS is known of latency, and only PSI is judged by it; pages larger than 4 KiB make the share too small.
 A false positive keeps work away from a healthy node and throttles an offline job that hurts nobody.
