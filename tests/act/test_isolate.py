@@ -154,3 +154,36 @@ def test_a_suspect_that_is_gone_ends_the_isolation(machine: Make) -> None:
         node.kernel.rmdir(f"{hierarchy.point}/{group}")
     run.tick(seen("cpuContention", group))
     assert run.state is None
+
+
+@pytest.mark.parametrize(
+    ("anonymous", "limit"),
+    [
+        (100 << 20, "751616000"),
+        (700 << 20, "917504000"),
+        (900 << 20, "9223372036854771712"),
+        (None, "9223372036854771712"),
+    ],
+)
+def test_a_v1_limit_reclaims_file_cache_and_never_comes_near_what_would_be_killed_for(
+    machine: Make, anonymous: int | None, limit: str
+) -> None:
+    node = machine("mainline-v1")
+    group = node.pod("be", "BestEffort", "BE")
+    stat = node.path("memory", group, "memory.stat")
+    node.extra[stat] = "cache 1\n" if anonymous is None else f"cache 1\ntotal_rss {anonymous}\n"
+    run = Run(node, group, isolate.Use(memory_bytes=1 << 30))
+    run.tick(seen("memoryPressure", group))
+    assert node.read("memory", group, "memory.limit_in_bytes") == limit
+
+
+@pytest.mark.parametrize(("suppressed", "quota"), [("300000", "280000"), ("100000", "100000"), ("-1", "280000")])
+def test_of_two_quotas_the_tighter_one_counts(machine: Make, suppressed: str, quota: str) -> None:
+    node = machine()
+    group = node.pod("be", "BestEffort", "BE")
+    snapshot = node.look()
+    isolating, suppressing = Draft(snapshot, "isolate"), Draft(snapshot, "cpu_suppress")
+    isolate.decide(isolating, None, seen("cpuContention", group), {group: isolate.Use(cpu_millicores=4000)}, 0.0)
+    suppressing.set("cpu", group, "cpu.cfs_quota_us", suppressed, "r")
+    node.apply(merge(snapshot, [isolating, suppressing]))
+    assert node.quota(group) == quota

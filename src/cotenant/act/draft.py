@@ -9,8 +9,12 @@ journal shows a write of ours.
 import dataclasses
 
 from cotenant.model.snapshot import Controller, Snapshot
-from cotenant.units import contents
+from cotenant.units import contents, ordering
+from cotenant.units.limit import Limit
 from cotenant.units.plan import PlanItem
+
+ISOLATION = "isolate"
+"""The strategy that holds one suspect back; it comes first, and of two quotas the tighter one counts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class Plan:
     skipped: tuple[tuple[str, str], ...] = ()
     """Strategy and reason."""
     left_out: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
+    """What every file that a strategy owns should hold, written now or before."""
 
 
 def merge(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
@@ -100,7 +106,9 @@ def merge(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
     owners: dict[str, Target] = {}
     for draft in drafts:
         for target in draft.targets:
-            owners.setdefault(target.owned, target)
+            owner = owners.setdefault(target.owned, target)
+            if _is_tighter(target, owner):
+                owners[target.owned] = target
     for draft in drafts:
         for target in draft.releases:
             owners.setdefault(target.owned, target)
@@ -116,7 +124,16 @@ def merge(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
         notices=tuple(dict.fromkeys(text for draft in drafts for text in draft.notices)),
         skipped=tuple((draft.strategy, text) for draft in drafts for text in dict.fromkeys(draft.skipped)),
         left_out=tuple(dict.fromkeys(text for draft in drafts for text in draft.left_out)),
+        targets=tuple(owners.values()),
     )
+
+
+def _is_tighter(target: Target, owner: Target) -> bool:
+    """Return whether a quota is less than the one that isolation wants: of two limits the lower protects."""
+    if owner.strategy != ISOLATION or target.path.rpartition("/")[2] not in ordering.QUOTA_FILES:
+        return False
+    wanted, held = (Limit.parse(value.partition(" ")[0]) for value in (target.value, owner.value))
+    return wanted < held
 
 
 def _write(snapshot: Snapshot, target: Target) -> PlanItem | None:

@@ -15,6 +15,8 @@ from cotenant.units import contents
 from cotenant.units.limit import Limit
 from cotenant.units.plan import PlanItem
 
+ANONYMOUS_ROOM = 1.25
+"""A v1 memory limit is never lower than this many times what cannot be reclaimed."""
 REASON_OFF = "isolation has ended"
 WORST_FIRST: tuple[DetectionName, ...] = ("memoryPressure", "ioCongestion", "cpuContention", "cachePollution")
 
@@ -29,6 +31,8 @@ class Parameters:
     """What each step takes from the suspect, of what it has then: 0..1."""
     look_seconds: float = 10.0
     """How long after a step its effect is looked at, in seconds."""
+    patience_max_seconds: float = 600.0
+    """Giving back waits twice as long each time that it brought the trouble back, and this long at most."""
     steps_max: int = 4
     """After so many steps the resource is not the cure: the suspect is evicted, if that is allowed."""
     evict: bool = False
@@ -62,6 +66,8 @@ class Isolation:
     recovered: float | None = None
     """When the victim had recovered, on the same clock."""
     evicted: bool = False
+    patience_seconds: float = 10.0
+    """How long the victim must be well before the next half step is given back."""
 
     @property
     def recovery_seconds(self) -> float | None:
@@ -77,18 +83,22 @@ def decide(
     now: float,
     parameters: Parameters | None = None,
     disk: str | None = None,
+    patience_seconds: float | None = None,
 ) -> Isolation | None:
     """Return the next state, with what it asks for in the draft; None when nobody is held back.
 
     ``uses`` is by group; only groups in it that hold offline pods can be suspects. ``disk`` is the ``major:minor`` of
-    the disk that is congested, where it is known.
+    the disk that is congested, where it is known. ``patience_seconds`` is how long a new isolation waits with
+    giving back.
     """
     chosen = parameters or Parameters()
     if state is None:
+        patience = chosen.look_seconds if patience_seconds is None else patience_seconds
         state = _begin(draft, evaluation, uses, now, chosen, disk)
+        state = state and dataclasses.replace(state, patience_seconds=patience)
     elif _is_gone(draft.snapshot, state):
         return None
-    elif now - state.stepped >= chosen.look_seconds:
+    else:
         state = _look(draft, state, evaluation, now, chosen)
     if state is not None:
         for path, value in state.held.items():
@@ -131,12 +141,21 @@ def _look(draft: Draft, state: Isolation, evaluation: Evaluation, now: float, ch
     triggered = detection.triggered if detection else None
     if triggered is None:
         return state
+    waited = now - state.stepped
     if not triggered:
-        return _step_back(draft, state, now)
+        if state.recovered is None:
+            state = dataclasses.replace(state, recovered=now)
+        return _step_back(draft, state, now) if waited >= state.patience_seconds else state
+    if state.recovered is not None:
+        # It came back with what was given back: the next time that is done later.
+        patience = min(state.patience_seconds * 2, chosen.patience_max_seconds)
+        state = dataclasses.replace(state, recovered=None, patience_seconds=patience)
+    if waited < chosen.look_seconds:
+        return state
     if state.steps >= chosen.steps_max:
         return _give_up(draft, state, chosen)
     held = {path: _less(path, value, chosen.step_ratio) for path, value in state.held.items()}
-    return dataclasses.replace(state, held=held, steps=state.steps + 1, stepped=now, recovered=None)
+    return dataclasses.replace(state, held=held, steps=state.steps + 1, stepped=now)
 
 
 def _give_up(draft: Draft, state: Isolation, chosen: Parameters) -> Isolation:
@@ -150,13 +169,12 @@ def _give_up(draft: Draft, state: Isolation, chosen: Parameters) -> Isolation:
 
 def _step_back(draft: Draft, state: Isolation, now: float) -> Isolation | None:
     """Give back half a step at a time; with the last one everything is as it was before."""
-    recovered = now if state.recovered is None else state.recovered
     if state.steps <= 1:
         for path, value in state.original.items():
             draft.write(path, _before(path, value, state.held[path]), REASON_OFF)
         return None
     held = {path: _more(path, value) for path, value in state.held.items()}
-    return dataclasses.replace(state, held=held, steps=state.steps - 1, stepped=now, recovered=recovered)
+    return dataclasses.replace(state, held=held, steps=state.steps - 1, stepped=now)
 
 
 # --- one resource ---------------------------------------------------------------------------------------------------
@@ -191,11 +209,30 @@ def _quota(snapshot: Snapshot, group: str, use: Use, keep: float) -> dict[str, s
 
 
 def _memory(snapshot: Snapshot, group: str, use: Use, keep: float) -> dict[str, str]:
-    """Lower ``memory.high``: the kernel reclaims what is above it from the suspect itself."""
-    path = snapshot.path("memory", group, "memory.high")
+    """Lower ``memory.high``, on v1 the limit: the kernel reclaims what is above it from the suspect itself.
+
+    A v1 limit kills where nothing can be reclaimed, so it stays clear of what is not file cache.
+    """
+    v1 = snapshot.version("memory") == 1
+    path = snapshot.path("memory", group, "memory.limit_in_bytes" if v1 else "memory.high")
     if path is None or use.memory_bytes is None:
         return {}
-    return {path: str(int(use.memory_bytes * keep) // snapshot.page_bytes * snapshot.page_bytes)}
+    wanted = int(use.memory_bytes * keep)
+    if v1:
+        anonymous = _anonymous_bytes(snapshot, group)
+        if anonymous is None or anonymous * ANONYMOUS_ROOM > use.memory_bytes:
+            return {}
+        wanted = max(wanted, int(anonymous * ANONYMOUS_ROOM))
+    return {path: str(wanted // snapshot.page_bytes * snapshot.page_bytes)}
+
+
+def _anonymous_bytes(snapshot: Snapshot, group: str) -> int | None:
+    """Return what a v1 group holds that is not file cache, its descendants' included."""
+    path = snapshot.path("memory", group, "memory.stat")
+    text = (snapshot.files.read(path) if path else None) or ""
+    values = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+    known = values.get("total_rss", "")
+    return int(known) if known.isdigit() else None
 
 
 def _disk(snapshot: Snapshot, group: str, use: Use, keep: float, disk: str | None) -> dict[str, str]:

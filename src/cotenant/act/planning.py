@@ -1,6 +1,7 @@
 """All strategies together: one snapshot and one policy in, one plan out."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from cotenant.act import (
     batch_resources,
@@ -51,9 +52,12 @@ MODULES = (
 """Importing them is what registers them."""
 
 
-def plan(snapshot: Snapshot, slo: NodeSlo, names: tuple[str, ...] = ORDER) -> Plan:
-    """Return what the named strategies want done to a node; nothing for what is right already."""
-    drafts = []
+def plan(snapshot: Snapshot, slo: NodeSlo, names: tuple[str, ...] = ORDER, first: Sequence[Draft] = ()) -> Plan:
+    """Return what the named strategies want done to a node; nothing for what is right already.
+
+    ``first`` are drafts of whoever keeps state from one time to the next; they own what they want.
+    """
+    drafts = [*first]
     for name in names:
         draft = Draft(snapshot, name)
         STRATEGIES[name].decide(draft, slo)

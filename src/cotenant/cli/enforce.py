@@ -2,30 +2,23 @@
 
 import pathlib
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from cotenant.cli import printing
-from cotenant.units import errors
+from cotenant.cli import inputs, printing
 
 if TYPE_CHECKING:
     from cotenant.act.draft import Plan
     from cotenant.kernel.executor import Executor, Outcome
     from cotenant.kernel.paths import Root
-    from cotenant.model.policy import NodeSlo
     from cotenant.model.snapshot import Snapshot
     from cotenant.units.plan import PlanItem
 
 LEFT_OUT = 3
 SETTLED = frozenset({"written", "same"})
 File = pathlib.Path | None
-
-
-class BadInput(errors.CotenantError):
-    """An input file cannot be read."""
 
 
 def command(
@@ -51,7 +44,7 @@ def command(
 
     place = paths.Root(root)
     writer = executor.Executor(place, dry_run=dry_run)
-    policy = _read_slo(slo)
+    policy = inputs.read_slo(slo)
     snapshot = _look(place, writer, pods, node, nrt, usage, priority_interface)
     plan = planning.plan(snapshot, policy)
     _print(plan.items, as_json)
@@ -83,12 +76,12 @@ def _look(
         raise typer.BadParameter(f"{interface!r} is none of {', '.join(names)}", param_hint="--priority-interface")
     found = probing.choose(root, names[interface]) if interface is not None else probing.probe(root)
     cpus = topology.read(root)
-    described = _read_object(nrt) if nrt else None
+    described = inputs.read_object(nrt) if nrt else None
     if nrt and described is not None:
         cpus = nodes.decode_topology(described, str(nrt), cpus)
     if node:
         own = nodes.Node(capacity_millicores=len(cpus.cpus) * 1000, capacity_memory_bytes=0)
-        here = nodes.decode_node(_read_object(node), str(node), own)
+        here = nodes.decode_node(inputs.read_object(node), str(node), own)
         if not here.capacity_memory_bytes:
             memory = topology.node(root, cpus).capacity_memory_bytes
             here = msgspec.structs.replace(here, capacity_memory_bytes=memory)
@@ -98,50 +91,13 @@ def _look(
         here = nodes.with_topology_annotations(here, described, str(nrt))
     return snapshot.read(
         root,
-        pod.decode(_read(pods), str(pods)),
+        pod.decode(inputs.read(pods), str(pods)),
         found,
         cpus,
         here,
-        nodes.decode_usage(_read(usage), str(usage)) if usage else None,
+        nodes.decode_usage(inputs.read(usage), str(usage)) if usage else None,
         writer.journalled(),
     )
-
-
-def _read_slo(path: pathlib.Path) -> "NodeSlo":
-    from cotenant.act import slo_fields
-    from cotenant.model import policy
-
-    value = _read_object(path)
-    slo, complaints = policy.decode(value, str(path))
-    for complaint in complaints:
-        _say(complaint)
-    for field, reason in slo_fields.refused(value):
-        _say(f"{field}: not applied: {reason}")
-    return slo
-
-
-def _read(path: pathlib.Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-
-
-def _read_object(path: pathlib.Path) -> Mapping[str, Any]:
-    """Return the first object in a YAML or JSON file."""
-    text = _read(path)
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        import yaml
-
-        try:
-            value = next(iter(yaml.safe_load_all(text)), None)
-        except yaml.YAMLError as error:
-            raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
-    if not isinstance(value, Mapping):
-        raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")
-    return value
 
 
 def _print(items: "tuple[PlanItem, ...]", as_json: bool) -> None:

@@ -2,10 +2,14 @@
 
 import pathlib
 import sys
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cotenant.cli import logs, sampling
+from cotenant.cli import inputs, logs, sampling
+
+if TYPE_CHECKING:
+    from cotenant.local.enforcement import Enforcement
 
 
 def command(
@@ -24,9 +28,23 @@ def command(
     token_file: pathlib.Path | None = typer.Option(
         None, "--token-file", metavar="FILE", help="Secret that changes need; else a new one in the data directory."
     ),
+    enforce: bool = typer.Option(
+        False, "--enforce", help="Also hold back offline work: groups of cotenant run, and those named by --match."
+    ),
+    slo: pathlib.Path | None = typer.Option(
+        None, "--slo", metavar="FILE", help="A NodeSLO; else priority by class, and suppression at 65 % of the CPUs."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="With --enforce: show what would be written, write nothing."),
+    evict: bool = typer.Option(False, "--evict", help="With --enforce: may end offline commands that nothing tames."),
+    beside_others: bool = typer.Option(False, "--beside-others", help="Write although another co-location agent runs."),
     as_json: bool = typer.Option(False, "--json", help="Log as JSON lines."),
 ) -> None:
-    """Watch this machine: who is hurt, by what and by whom, in a web page; ctrl-C ends it."""
+    """Watch this machine: who is hurt, by what and by whom, in a web page; ctrl-C ends it.
+
+    With --enforce offline work is held back while online work suffers. Limits stay when it ends: cotenant restore.
+    """
+    if not enforce and (slo or dry_run or evict or beside_others):
+        raise typer.BadParameter("give --enforce with it", param_hint="--slo, --dry-run, --evict, --beside-others")
     from cotenant.detect import engine
     from cotenant.kernel import paths
     from cotenant.local import listening, program
@@ -42,14 +60,43 @@ def command(
         judge = PresetJudge(engine.Engine)
     else:
         judge = FileJudge(rules, source.period_s, engine.Engine, Revisions(place), SystemClock())
+    acting = _enforcement(slo, match, dry_run, evict, beside_others) if enforce else None
     settings = program.Settings(
-        port=port, listen=listen, data=place, period_s=source.period_s, web=web, token_file=token_file
+        port=port,
+        listen=listen,
+        data=place,
+        period_s=source.period_s,
+        web=web,
+        token_file=token_file,
+        enforcement=acting,
     )
     running = program.Program(settings, source, judge, paths.Root().proc / "self" / "status", _say)
     try:
         running.run()
     finally:
         source.close()
+
+
+def _enforcement(
+    slo: pathlib.Path | None, match: list[str], dry_run: bool, evict: bool, beside_others: bool
+) -> "Enforcement":
+    from cotenant.kernel import lock, paths
+    from cotenant.kernel.cgroup.classes import Match
+    from cotenant.local import ending, enforcement
+
+    root = paths.Root()
+    if not dry_run:
+        with lock.writing(root):
+            pass  # who may not write is told now, not once a second
+    chosen: dict[str, Any] = {} if slo is None else {"slo": inputs.read_slo(slo), "policy": str(slo)}
+    settings = enforcement.Settings(
+        matches=tuple(Match.parse(text) for text in match),
+        evict=evict,
+        dry_run=dry_run,
+        beside_others=beside_others,
+        **chosen,
+    )
+    return enforcement.Enforcement(root, settings, evict=ending.Ending(root) if evict else None)
 
 
 def _say(line: str) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from cotenant.kernel import errors, paths
 from cotenant.kernel.file import File
@@ -98,6 +98,17 @@ class Disks:
             return bool(_CLOUD_MODEL.search(_read(f"{directory}/device/model")))
         except errors.FileError:
             return False
+
+
+def numbers(root: paths.Root, names: Iterable[str]) -> dict[str, str]:
+    """Return ``major:minor`` by name of those disks whose number can be read."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = _read(f"{os.fspath(root.sys / 'block')}/{name.replace('/', '!')}/dev")
+        except errors.FileError:
+            continue  # gone since it was sampled: nobody can be held back on it
+    return found
 
 
 def _is_partition(name: str, names: frozenset[str]) -> bool:

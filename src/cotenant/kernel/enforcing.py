@@ -4,9 +4,10 @@ What to write is decided elsewhere and comes in as a function, so that this laye
 """
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from cotenant.kernel import conflicts, executor, paths, snapshot, topology
+from cotenant.kernel import conflicts, executor, paths, snapshot, topology, undo
 from cotenant.kernel.priority import probing
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import Pod
@@ -55,6 +56,7 @@ class Enforcer:
         self._clock = clock or clocks.SystemClock()
         self._wanted = interface
         self._beside_others = beside_others
+        self._lock = threading.Lock()
         self._probed_s: float | None = None
         self._interface: PriorityInterface
         self._topology: Topology
@@ -68,8 +70,9 @@ class Enforcer:
         cpus: Topology | None = None,
         usage: Usage | None = None,
         journal: Mapping[str, str | None] | None = None,
+        units: snapshot.Units | None = None,
     ) -> Snapshot:
-        """Return the node as it is now."""
+        """Return the node as it is now: the kubelet's groups of the pods, or the groups that are given."""
         self._probe()
         return snapshot.read(
             self._root,
@@ -78,16 +81,39 @@ class Enforcer:
             cpus or self._topology,
             node or topology.node(self._root, self._topology),
             usage,
-            self._writer.journalled() if journal is None else journal,
+            self.journalled() if journal is None else journal,
+            units,
         )
+
+    def journalled(self) -> dict[str, str | None]:
+        """Return the files that hold something because of us, with their content before us."""
+        with self._lock:
+            return self._writer.journalled()
+
+    @property
+    def conflict(self) -> str:
+        """The other agents that keep us from writing, as text; empty when there are none."""
+        return "" if self._beside_others else ", ".join(self._agents)
+
+    def write(self, items: Sequence[PlanItem]) -> list[executor.Outcome]:
+        """Carry out a plan from any thread; nothing is done while another agent is there."""
+        if self.conflict:
+            return []
+        with self._lock:
+            return self._writer.apply(items)
+
+    def restore(self) -> undo.Restoration:
+        """Put back everything that the journal shows, while no other thread writes.
+
+        :raises Locked: if another process keeps writing.
+        """
+        with self._lock:
+            return undo.restore(self._writer)
 
     def carry_out(self, seen: Snapshot, decide: Decide) -> Round:
         """Decide on a snapshot and write the difference; observe only while another agent is there."""
         items = tuple(decide(seen))
-        conflict = ", ".join(self._agents)
-        if conflict and not self._beside_others:
-            return Round(items, (), seen.priority, conflict)
-        return Round(items, tuple(self._writer.apply(items)), seen.priority)
+        return Round(items, tuple(self.write(items)), seen.priority, self.conflict)
 
     def _probe(self) -> None:
         now = self._clock.monotonic()

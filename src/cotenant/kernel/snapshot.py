@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+import msgspec
+
 from cotenant.kernel import paths
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import KubeQos, Pod
@@ -72,6 +74,13 @@ def hierarchies(root: paths.Root) -> dict[Controller, Hierarchy]:
     return found
 
 
+class Units(msgspec.Struct, frozen=True):
+    """Groups that were named by somebody, each as the group of a pod; ``directory`` holds offline ones alone."""
+
+    groups: tuple[PodGroup, ...] = ()
+    directory: str | None = None
+
+
 def read(
     root: paths.Root,
     pods: Sequence[Pod],
@@ -80,11 +89,16 @@ def read(
     node: Node,
     usage: Usage | None = None,
     journal: Mapping[str, str | None] | None = None,
+    units: Units | None = None,
 ) -> Snapshot:
-    """Return the node as it is now. Files are read when they are asked for, and then kept."""
+    """Return the node as it is now. Files are read when they are asked for, and then kept.
+
+    With ``units`` these are all the groups there are: the kubelet's are not looked for.
+    """
     resctrl = root.resctrl()
+    parts = assemble(KernelFiles(root), hierarchies(root), pods) if units is None else _given(root, units)
     return Snapshot(
-        **assemble(KernelFiles(root), hierarchies(root), pods),
+        **parts,
         topology=topology,
         node=node,
         priority=interface,
@@ -103,6 +117,17 @@ class _Parts(TypedDict):
     groups: tuple[PodGroup, ...]
     qos_paths: Mapping[KubeQos, str]
     pods: tuple[Pod, ...]
+
+
+def _given(root: paths.Root, units: Units) -> _Parts:
+    directories: dict[KubeQos, str] = {} if units.directory is None else {"BestEffort": units.directory}
+    return {
+        "files": KernelFiles(root),
+        "hierarchies": hierarchies(root),
+        "groups": units.groups,
+        "qos_paths": directories,
+        "pods": tuple(group.pod for group in units.groups if group.pod is not None),
+    }
 
 
 def assemble(files: Files, mounted: Mapping[Controller, Hierarchy], pods: Sequence[Pod]) -> _Parts:

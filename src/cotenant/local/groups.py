@@ -81,7 +81,7 @@ class Groups:
         self.interface: PriorityInterface = priority.choose(root, interface) if interface else priority.probe(root)
         self.writer = writer or executor.Executor(root)
         self.directory = root.run_dir / "groups"
-        self.mounts = _managed_mounts(root)
+        self.mounts = mounts_of(root)
         if not any("cpu" in mount.controllers for mount in self.mounts):
             raise errors.GroupError(f"{root.directory}: no cgroup hierarchy with the cpu controller is mounted")
 
@@ -224,12 +224,7 @@ class Groups:
 
     def members(self, path: str) -> list[int]:
         """Return the processes in a group and below it, in any hierarchy."""
-        found: set[int] = set()
-        for mount in self.mounts:
-            for directory, _, _ in os.walk(mount.path / path):
-                text = _text(pathlib.Path(directory, "cgroup.procs")) or ""
-                found.update(int(word) for word in text.split() if word.isdigit())
-        return sorted(found)
+        return members_of(self.mounts, path)
 
     def remove(self, path: str) -> bool:
         """Remove a group; return False where something is still in it."""
@@ -274,8 +269,7 @@ class Groups:
 
     def records(self) -> list[Record]:
         """Return the records there are, by name."""
-        found = [_record(file) for file in sorted(self.directory.glob("*.json"))]
-        return [record for record in found if record is not None]
+        return records_in(self.directory)
 
     def clean(self) -> list[Record]:
         """Remove groups whose command and starter are gone, as after kill -9; return those that were removed."""
@@ -290,7 +284,23 @@ class Groups:
         return removed
 
 
-def _managed_mounts(root: paths.Root) -> tuple[paths.CgroupMount, ...]:
+def members_of(mounts: Sequence[paths.CgroupMount], path: str) -> list[int]:
+    """Return the processes in a group and below it, in any of the hierarchies."""
+    found: set[int] = set()
+    for mount in mounts:
+        for directory, _, _ in os.walk(mount.path / path):
+            text = _text(pathlib.Path(directory, "cgroup.procs")) or ""
+            found.update(int(word) for word in text.split() if word.isdigit())
+    return sorted(found)
+
+
+def records_in(directory: pathlib.Path) -> list[Record]:
+    """Return the records in a directory, by name."""
+    found = [_record(file) for file in sorted(directory.glob("*.json"))]
+    return [record for record in found if record is not None]
+
+
+def mounts_of(root: paths.Root) -> tuple[paths.CgroupMount, ...]:
     """Return the hierarchies in which a group is made: each v1 one with a controller of ours, and v2."""
     return tuple(
         mount for mount in root.cgroup_mounts() if mount.version == 2 or mount.controllers & set(V1_CONTROLLERS)

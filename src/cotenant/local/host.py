@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from cotenant.kernel.lock import Locked
+from cotenant.kernel.undo import Restoration
 from cotenant.local import incidents
 from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
 from cotenant.model import series
+from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Bucket, Evaluation
-from cotenant.model.incident import Incident
+from cotenant.model.incident import Incident, Isolated
 from cotenant.model.sample import Sample
 from cotenant.units.clock import Clock
-from cotenant.web.feed import Moment, RulesState, Series, Unavailable
+from cotenant.web.feed import Moment, Refused, Restored, RulesState, Series, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -62,15 +65,37 @@ class Judge(Protocol):
         ...
 
 
+class Acting(Protocol):
+    """The loop that acts, seen from here."""
+
+    def state(self) -> EnforcementState:
+        """Return what the newest round found and did."""
+        ...
+
+    def restore(self) -> Restoration:
+        """Put everything back, and stop acting."""
+        ...
+
+
 class Host:
     """Implements :class:`cotenant.web.feed.Feed`."""
 
-    def __init__(self, source: SampleSource, judge: Judge, history: History, meter: CostMeter, clock: Clock) -> None:
+    def __init__(
+        self,
+        source: SampleSource,
+        judge: Judge,
+        history: History,
+        meter: CostMeter,
+        clock: Clock,
+        acting: Acting | None = None,
+    ) -> None:
         self._source = source
         self._judge = judge
         self._history = history
         self._meter = meter
         self._clock = clock
+        self._acting = acting
+        self._isolation: Isolated | None = None
         self._tracker = incidents.IncidentTracker()
         self._moment: Moment | None = None
         self._moment_at = 0.0
@@ -110,7 +135,12 @@ class Host:
         sample_s = time.perf_counter() - started
         with self._rules_lock:
             evaluation = self._judge.evaluate(sample)
+        acting = None if self._acting is None else self._acting.state()
         changed = self._tracker.follow(evaluation)
+        if acting is not None and acting.isolation is not None and acting.isolation != self._isolation:
+            self._isolation = acting.isolation
+            again = self._tracker.isolated(acting.isolation, list(self._recent.values()))
+            changed = [i for i in changed if i.id not in {a.id for a in again}] + again
         for incident in changed:
             self._remember(incident)
         self._history.add(series.time_ms_of(sample.time), series.values_of(sample, evaluation), self._unsaved + changed)
@@ -122,6 +152,7 @@ class Host:
             rules=self._judge.rules_state(),
             history=self._history.state(),
             incident=self._tracker.current,
+            enforcement=acting,
         )
         self._moment, self._moment_at = moment, self._clock.monotonic()
         self._tell(evaluation)
@@ -165,3 +196,15 @@ class Host:
     def roll_back_rules(self, revision: int | None) -> RulesState:
         with self._rules_lock:
             return self._judge.roll_back(revision)
+
+    def restore_all(self) -> Restored:
+        if self._acting is None:
+            raise Refused("nothing is enforced here: start with --enforce, or run cotenant restore")
+        try:
+            done = self._acting.restore()
+        except Locked as error:
+            raise Refused(str(error)) from None
+        left = [*done.irreversible, *done.stale, *done.foreign, *done.failed]
+        return Restored(
+            restored=len(done.restored), left=[f"{item.path}: {item.reason}; {item.remedy}" for item in left]
+        )

@@ -1,10 +1,12 @@
 """From evaluations to incidents: one begins when a detection triggers, and ends when none is triggered any more."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from cotenant.model import series, summary
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect, Victim
-from cotenant.model.incident import EndedBy, Incident, PeakSignal
+from cotenant.model.incident import EndedBy, Incident, Isolated, PeakSignal
 
 NAMED_LIMIT = 8
 """Victims, and suspects, kept of one incident: the strongest."""
@@ -35,6 +37,21 @@ class IncidentTracker:
         self.current = None
         return [ended(before, evaluation.time, "unknown" if unknown else "calm")]
 
+    def isolated(self, isolation: Isolated, recent: Sequence[Incident]) -> list[Incident]:
+        """Take what became of a suspect that is held back; return the incident that it belongs to, if there is one.
+
+        That is the one that knows of it already, though it has ended since; else the open one.
+        """
+        known = [i for i in [*recent, *([self.current] if self.current else [])] if _knows(i, isolation)]
+        found = known[-1] if known else self.current
+        if found is None:
+            return []
+        others = [other for other in found.isolations if other.start != isolation.start]
+        grown = msgspec.structs.replace(found, isolations=[*others, isolation])
+        if self.current is not None and grown.id == self.current.id:
+            self.current = grown
+        return [grown]
+
     def _grown(self, incident: Incident, evaluation: Evaluation, triggered: dict[DetectionName, Detection]) -> Incident:
         level, peak = evaluation.interference_level, incident.level_peak
         dominant = incident.dominant
@@ -53,6 +70,10 @@ class IncidentTracker:
             suspects=_merged_suspects(incident.suspects, triggered),
             evidence=_merged_evidence(incident.evidence, triggered),
         )
+
+
+def _knows(incident: Incident, isolation: Isolated) -> bool:
+    return any(other.start == isolation.start for other in incident.isolations)
 
 
 def ended(incident: Incident, end: str, by: EndedBy) -> Incident:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.local import listening
 from cotenant.local.cost import CostMeter
+from cotenant.local.enforcement import Enforcement
 from cotenant.local.history import History
 from cotenant.local.host import Host, Judge, SampleSource
 from cotenant.units.clock import Clock, SystemClock
@@ -31,6 +32,8 @@ class Settings:
     period_s: float = 1.0
     web: bool = True
     token_file: pathlib.Path | None = None
+    enforcement: Enforcement | None = None
+    """The loop that acts; None: watch only."""
 
 
 class Program:
@@ -56,13 +59,17 @@ class Program:
             self._socket = listening.bind(settings.listen, settings.port)
             self._token = listening.token_of(self._data, settings.token_file)
         self._history = History(self._data, clock)
-        self._host = Host(source, judge, self._history, CostMeter(status), clock)
+        self._host = Host(source, judge, self._history, CostMeter(status), clock, settings.enforcement)
         self._sampling = SamplingThread(self._host.tick, self._host.late, settings.period_s, clock)
 
     def run(self) -> None:
         """Run until told to stop."""
         self._history.start()
         self._host.start()
+        enforcement = self._settings.enforcement
+        if enforcement is not None:
+            self._host.listen(enforcement.offer)
+            enforcement.start()
         try:
             if self._socket is None:
                 self._run_without_web()
@@ -70,6 +77,8 @@ class Program:
                 asyncio.run(self._run_with_web(self._socket))
         finally:
             self._sampling.stop()
+            if enforcement is not None:
+                enforcement.stop()
             self._history.stop()
 
     def _run_without_web(self) -> None:

@@ -20,6 +20,24 @@ class PeakSignal(msgspec.Struct, frozen=True, kw_only=True):
     threshold: float | None = None
 
 
+class Isolated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One suspect that was held back for a victim. ``end`` None: it still is.
+
+    ``recovery_seconds`` is from the first step until the detection left, None while it has not; ``steps`` are those in
+    force now.
+    """
+
+    detection: DetectionName
+    suspect: str
+    victim: str
+    start: str
+    steps: int
+    recovered: bool = False
+    recovery_seconds: float | None = None
+    evicted: bool = False
+    end: str | None = None
+
+
 class Incident(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Times are RFC 3339, UTC. ``end`` None: it goes on. Victims and suspects are the strongest seen."""
 
@@ -34,3 +52,5 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     victims: list[Victim] = []
     suspects: list[Suspect] = []
     evidence: list[PeakSignal] = []
+    isolations: list[Isolated] = []
+    """Who was held back because of it, and whether that helped."""

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.incident import Incident
 from cotenant.model.sample import Sample
@@ -49,6 +50,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     rules: RulesState
     history: HistoryState
     incident: Incident | None = None
+    enforcement: EnforcementState | None = None
+    """None: nothing is enforced here."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,13 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     step_s: int
     names: list[str]
     points: list[list[float | None]]
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a restore did: files put back, and what was left, each with the reason and what can be done."""
+
+    restored: int
+    left: list[str] = []
 
 
 class Unavailable(Exception):
@@ -106,5 +116,12 @@ class Feed(Protocol):
         """Put an earlier revision of the rules in force (None: the one before) and return the new state.
 
         :raises Refused: if there is no such revision, or the rules do not come from a file.
+        """
+        ...
+
+    def restore_all(self) -> Restored:
+        """Put everything that was written back, and enforce nothing more until the next start.
+
+        :raises Refused: if nothing is enforced here, or another process keeps writing.
         """
         ...

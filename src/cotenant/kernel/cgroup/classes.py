@@ -73,6 +73,15 @@ class Classes:
         """Return whether a group is named from outside, so that it is sampled wherever it is."""
         return path in self.labels or any(glob.match(path) for glob, _ in self._matches)
 
+    def qos(self, path: str) -> str | None:
+        """Return the QoS class that was asked for a group itself: by a match, else by ``cotenant run``; else None."""
+        own = _OWN.fullmatch(path)
+        found = own[1].upper() if own and own[2] and own[1].upper() in CLASS_OF_QOS else None
+        for glob, qos in self._matches:
+            if glob.match(path):
+                found = qos
+        return found
+
     def label(self, path: str) -> Label:
         """Return the group's own label."""
         class_, name = None, None

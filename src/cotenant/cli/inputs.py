@@ -1,0 +1,65 @@
+"""Files that a person gives to a command: read once, with one line that says what is wrong."""
+
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cotenant.units import errors
+
+if TYPE_CHECKING:
+    from cotenant.model.policy import NodeSlo
+
+
+class BadInput(errors.CotenantError):
+    """An input file cannot be read."""
+
+
+def read_slo(path: pathlib.Path) -> "NodeSlo":
+    """Return the policy in a file; what is wrong with single fields, and what is not applied, goes to stderr.
+
+    :raises BadInput: if the file cannot be read, or is no object in YAML or JSON.
+    """
+    from cotenant.act import slo_fields
+    from cotenant.model import policy
+
+    value = read_object(path)
+    slo, complaints = policy.decode(value, str(path))
+    for complaint in complaints:
+        sys.stderr.write(f"{complaint}\n")
+    for field, reason in slo_fields.refused(value):
+        sys.stderr.write(f"{field}: not applied: {reason}\n")
+    return slo
+
+
+def read(path: pathlib.Path) -> bytes:
+    """Return the content of a file.
+
+    :raises BadInput: if it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def read_object(path: pathlib.Path) -> Mapping[str, Any]:
+    """Return the first object in a YAML or JSON file.
+
+    :raises BadInput: if the file cannot be read, or there is none.
+    """
+    text = read(path)
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        import yaml
+
+        try:
+            value = next(iter(yaml.safe_load_all(text)), None)
+        except yaml.YAMLError as error:
+            raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")
+    return value
