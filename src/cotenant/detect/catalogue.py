@@ -114,8 +114,9 @@ _LISTED: tuple[Signal, ...] = (
     Signal("cpu.softirq_ratio", "share of all CPUs", "soft interrupts", _STAT, "one busy CPU among many", ratio=True),
     Signal("cpu.interrupts_per_sec", "1/s", "hard interrupts", _STAT),
     Signal("cpu.softirqs_per_sec", "1/s", "soft interrupts", _STAT),
-    Signal("cpu.run_queue_latency_p95_usec", "µs", "95 % of waits for a CPU were within this", "eBPF, or schedstat"),
-    Signal("cpu.run_queue_latency_p99_usec", "µs", "99 % of waits for a CPU were within this", "eBPF, or schedstat"),
+    Signal("cpu.run_queue_latency_p95_usec", "µs", "95 % of waits for a CPU were within this", "eBPF"),
+    Signal("cpu.run_queue_latency_p99_usec", "µs", "99 % of waits for a CPU were within this", "eBPF"),
+    Signal("cpu.run_queue_latency_mean_usec", "µs", "mean wait for a CPU, where there is no eBPF", "/proc/schedstat"),
     Signal(
         "llc.miss_ratio",
         "misses/references",

@@ -8,6 +8,7 @@ import dataclasses
 from cotenant.kernel import errors, paths, reading
 from cotenant.kernel.file import File, number
 from cotenant.kernel.reading import Findings, Reading
+from cotenant.kernel.schedstat import Schedstat
 from cotenant.kernel.tracing import Feed
 from cotenant.model.rate import Count, Counters
 from cotenant.model.sample import Cpu, MissingReason
@@ -26,6 +27,7 @@ RATIOS = {
     "softirq_ratio": ("softirq",),
 }
 LATENCIES = {"run_queue_latency_p95_usec": 0.95, "run_queue_latency_p99_usec": 0.99}
+MEAN = "run_queue_latency_mean_usec"
 
 
 @dataclasses.dataclass(slots=True)
@@ -66,10 +68,7 @@ def _first_count(data: bytes, key: bytes, path: str) -> Count:
 
 
 class CpuReader:
-    """CPU time by kind, interrupt rates, and run-queue latency where a tracer sees it.
-
-    Scheduler statistics (schedstat) know only the sum of waits: no percentile is made of that.
-    """
+    """CPU time by kind, interrupt rates, and run-queue latency: percentiles from a tracer, else schedstat's mean."""
 
     def __init__(self, root: paths.Root, feed: Feed) -> None:
         self.online: int | None = None
@@ -77,6 +76,7 @@ class CpuReader:
         self._feed = feed
         self._file = File(root.proc / "stat")
         self._counters = Counters()
+        self._schedstat = Schedstat(root)
 
     def read(self, seconds: float | MissingReason) -> Reading:
         """Read ``/proc/stat``."""
@@ -87,7 +87,9 @@ class CpuReader:
         except errors.KernelError as error:
             self.online = None
             reason = reading.reason_of(error, self._file)
-            found.put_all((*RATIOS, "source", "online", "interrupts_per_sec", "softirqs_per_sec", *LATENCIES), reason)
+            found.put_all(
+                (*RATIOS, "source", "online", "interrupts_per_sec", "softirqs_per_sec", *LATENCIES, MEAN), reason
+            )
             return reading.of_group("cpu", Cpu, found)
         self.online = found.values["online"] = stat.online
         found.put("interrupts_per_sec", self._counters.rate("interrupts", stat.interrupts))
@@ -99,9 +101,16 @@ class CpuReader:
     def _put_latencies(self, seconds: float | MissingReason, found: Findings) -> None:
         trace = self._feed.trace
         waits = trace if isinstance(trace, str) else trace.run_queue
-        found.values["source"] = "stat" if isinstance(waits, str) else "bpf"
-        if isinstance(seconds, str) or isinstance(waits, str):
-            found.put_all(LATENCIES, waits if isinstance(waits, str) else seconds)  # type: ignore[arg-type]
+        if isinstance(waits, str):
+            mean = self._schedstat.mean_usec(seconds)
+            found.values["source"] = "stat" if mean in ("unsupported", "malformed") else "schedstat"
+            found.put(MEAN, mean)
+            found.put_all(LATENCIES, waits)
+            return
+        found.values["source"] = "bpf"
+        found.put(MEAN, "not_enabled")
+        if isinstance(seconds, str):
+            found.put_all(LATENCIES, seconds)
             return
         for field, q in LATENCIES.items():
             value = waits.quantile(q)
@@ -119,6 +128,7 @@ class CpuReader:
 
     def close(self) -> None:
         self._file.close()
+        self._schedstat.close()
 
 
 def _ratio(parts: list[Count], total: int) -> float | MissingReason:

@@ -115,6 +115,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     softirqs_per_sec: float | None = None
     run_queue_latency_p95_usec: float | None = None
     run_queue_latency_p99_usec: float | None = None
+    run_queue_latency_mean_usec: float | None = None
 
 
 class Llc(msgspec.Struct, frozen=True, kw_only=True):

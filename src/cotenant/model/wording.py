@@ -47,6 +47,7 @@ _FIELD_TITLES = {
     "softirqs_per_sec": "soft interrupts",
     "run_queue_latency_p95_usec": "run-queue wait p95",
     "run_queue_latency_p99_usec": "run-queue wait p99",
+    "run_queue_latency_mean_usec": "run-queue wait, mean",
     "miss_ratio": "LLC miss ratio",
     "mpki": "LLC misses per 1,000 instructions",
     "occupancy_bytes": "LLC occupancy",
