@@ -2,11 +2,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from cotenant.analyzer.budget import Budget
 from cotenant.analyzer.fleet import FORGET_SECONDS, Fleet
 from cotenant.analyzer.rulebook import Rulebook, alarms_of, version_of
 from cotenant.api import report, timestamp
 from cotenant.detect import presets
+from cotenant.kube.budget import Budget
 from cotenant.model import sample
 from cotenant.units.clock import ManualClock
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from cotenant.analyzer.budget import Budget
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.writing import ClusterSink, Writer
 from cotenant.api import report
 from cotenant.kube import errors
+from cotenant.kube.budget import Budget
 from cotenant.model import sample
 from cotenant.units.clock import ManualClock
 

@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tests.kube import patching
 
 from cotenant.kube.client import Client
 
@@ -34,7 +35,10 @@ class ApiServer:
         self.bodies: list[Any] = []
         self.failures: list[tuple[str, Response]] = []
         self.watchers: list[asyncio.Queue[dict[str, Any] | None]] = []
+        self.watching: dict[int, str] = {}
         self.watched = asyncio.Event()
+        self.applied: dict[tuple[str, str], dict[str, Any]] = {}
+        """What each field manager last applied to each object."""
         self.away = False
         """While set, every request is answered with 503."""
         self.first_events: list[list[dict[str, Any]]] = []
@@ -50,19 +54,20 @@ class ApiServer:
         kind = "MODIFIED" if name in objects else "ADDED"
         metadata = {**fields.pop("metadata", {}), "name": name, "resourceVersion": str(self.version)}
         objects[name] = {**fields, "metadata": metadata}
-        self.tell({"type": kind, "object": objects[name]})
+        self.tell({"type": kind, "object": objects[name]}, listed_at)
         return objects[name]
 
     def remove(self, listed_at: str, name: str) -> None:
         self.version += 1
         gone = self.objects[listed_at].pop(name)
         gone["metadata"]["resourceVersion"] = str(self.version)
-        self.tell({"type": "DELETED", "object": gone})
+        self.tell({"type": "DELETED", "object": gone}, listed_at)
 
-    def tell(self, event: dict[str, Any] | None) -> None:
-        """Send an event to every watch; None ends them."""
+    def tell(self, event: dict[str, Any] | None, listed_at: str | None = None) -> None:
+        """Send an event to every watch (of one list, where given); None ends them."""
         for queue in self.watchers:
-            queue.put_nowait(event)
+            if listed_at in (None, self.watching[id(queue)]):
+                queue.put_nowait(event)
 
     async def handle(self, request: Request) -> Response:
         path, query = request.url.path.strip("/"), dict(request.query_params)
@@ -77,7 +82,7 @@ class ApiServer:
                 del self.failures[position]
                 return answer
         if query.get("watch") == "true":
-            return StreamingResponse(self.stream(), media_type="application/json")
+            return StreamingResponse(self.stream(path), media_type="application/json")
         if request.method == "POST":
             if body["metadata"]["name"] in self.objects.get(path, {}):
                 return JSONResponse(status(409, "AlreadyExists"), 409)
@@ -86,7 +91,7 @@ class ApiServer:
         if request.method == "GET" and path in self.objects:
             return JSONResponse(self.page(path, query))
         if request.method == "PATCH":
-            return JSONResponse(self.put(listed_at, name, **body))
+            return self.patch(listed_at, name, query, body, request.headers.get("content-type", ""))
         found = self.objects.get(listed_at, {}).get(name)
         if found is None:
             return JSONResponse(status(404, "NotFound"), 404)
@@ -98,6 +103,28 @@ class ApiServer:
             self.remove(listed_at, name)
         return JSONResponse(found)
 
+    def patch(self, listed_at: str, name: str, query: dict[str, str], body: Any, how: str) -> Response:
+        if name == "status":
+            listed_at, _, name = listed_at.rpartition("/")
+        found = self.objects.get(listed_at, {}).get(name)
+        version = (body.get("metadata") or {}).get("resourceVersion")
+        if found is not None and version is not None and version != found["metadata"]["resourceVersion"]:
+            return JSONResponse(status(409, "Conflict"), 409)
+        if found is None:
+            if "apply" not in how or "uid" in (body.get("metadata") or {}):
+                return JSONResponse(status(404 if "apply" not in how else 409, "NotFound"), 404)
+            return JSONResponse(self.put(listed_at, name, **body))
+        new = json.loads(json.dumps(found))
+        if "apply" in how:
+            owned = self.applied.setdefault((listed_at, name), {})
+            patching.apply(new, body, owned.get(query["fieldManager"], {}))
+            owned[query["fieldManager"]] = body
+        else:
+            patching.merge(new, body, strategic="strategic" in how)
+        if new == found:
+            return JSONResponse(found)  # as the real one: nothing changed, no new version
+        return JSONResponse(self.put(listed_at, name, **new))
+
     def page(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         items = [self.objects[path][name] for name in sorted(self.objects[path])]
         start = int(query.get("continue", "0"))
@@ -106,8 +133,9 @@ class ApiServer:
         metadata = {"resourceVersion": str(self.version), "continue": more}
         return {"kind": "List", "metadata": metadata, "items": items[start:end]}
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self, path: str) -> AsyncIterator[bytes]:
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.watching[id(queue)] = path
         self.watchers.append(queue)
         self.watched.set()
         try:

@@ -7,11 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant.analyzer.budget import Budget
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.publication import NodePublication
 from cotenant.api import report
 from cotenant.kube import errors
+from cotenant.kube.budget import Budget
 from cotenant.kube.client import NODES, REPORTS, Client
 from cotenant.units.clock import Clock
 

@@ -18,6 +18,7 @@ class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
 
 
@@ -58,11 +59,28 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
-class NodeCondition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeCondition(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """One condition of a node; ``status`` is ``True``, ``False`` or ``Unknown``."""
 
     type: str = ""
     status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One taint of a node."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of a node."""
+
+    taints: list[Taint] | None = None
 
 
 class RuntimeHandler(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -82,6 +100,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node, as far as a decision reads it."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 

@@ -25,6 +25,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     triggered: tuple[str, ...] = ()
     observed_at: float | None = None
     expires_at: float = 0.0
+    kata_looked: bool = False
+    """Whether the node's agent said anything of Kata."""
     kata_faults: tuple[str, ...] = ()
     kata_handlers: frozenset[str] | None = None
     known_part: float = 0.0
@@ -69,6 +71,7 @@ def row_of(item: Mapping[str, Any]) -> Row | None:
         ),
         observed_at=timestamp.parse(observed_at) if isinstance(observed_at, str) else None,
         expires_at=(timestamp.parse(expires_at) if isinstance(expires_at, str) else None) or 0.0,
+        kata_looked=bool(facts),
         kata_faults=tuple(sorted(fact for fact, state in facts.items() if state is False)),
         kata_handlers=(
             frozenset(entry for entry in handlers if isinstance(entry, str)) if isinstance(handlers, list) else None

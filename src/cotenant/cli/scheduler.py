@@ -8,6 +8,7 @@ import typer
 app = typer.Typer(no_args_is_help=False, add_completion=False)
 
 DEFAULT_LISTEN = "127.0.0.1:8088"
+POOL_LABEL = "cotenant.io/pool"
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -38,6 +39,20 @@ def serve(
         float | None, typer.Option(min=0, help="Points for Volcano between worst and best: 100 times this.")
     ] = None,
     max_body_mebibytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest request body.")] = 32,
+    verdicts: Annotated[
+        bool, typer.Option("--verdicts/--no-verdicts", help="Write labels and KataReady on nodes; needs a cluster.")
+    ] = True,
+    taints: Annotated[
+        Literal["off", "soft", "hard"], typer.Option(help="Also taint: PreferNoSchedule or NoSchedule.")
+    ] = "off",
+    max_excluded_fraction: Annotated[
+        float, typer.Option(min=0, max=1, help="Of each pool, how much may be kept from new pods.")
+    ] = 0.05,
+    pool_label: Annotated[str, typer.Option(help="Nodes with the same value of this label are one pool.")] = POOL_LABEL,
+    verdict_metrics: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve the verdict writer's /metrics there.")
+    ] = "",
+    clear: Annotated[bool, typer.Option("--clear", help="Take everything of ours off all nodes, and end.")] = False,
     json: Json = False,
 ) -> None:
     """Answer kube-scheduler (/kube/filter, prioritize, preempt) and Volcano (/volcano/predicate, prioritize)."""
@@ -45,40 +60,63 @@ def serve(
         return
     if objects is not None and reports is None:
         raise typer.BadParameter("--objects goes with --reports; a cluster has its own")
-    import asyncio
     import logging
 
-    from cotenant.cli import printing
-    from cotenant.scheduler import serving
+    from cotenant.scheduler import marking, program
     from cotenant.scheduler.rules import VOLCANO_WEIGHT, Rules
-    from cotenant.scheduler.server import BodyReader
-    from cotenant.scheduler.source import FileSource, Source
-    from cotenant.units.clock import SystemClock
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    if clear:
+        _clear(kubeconfig, json)
+        return
     weight = VOLCANO_WEIGHT[preset] if volcano_weight is None else volcano_weight
-    rules = Rules(preset=preset, volcano_weight=weight, applies_to=applies_to)
-    source = FileSource(reports, objects) if reports is not None else None
-    reader = BodyReader(max_body_mebibytes << 20)
-    listener = serving.bind(listen)
+    settings = program.Settings(
+        rules=Rules(preset=preset, volcano_weight=weight, applies_to=applies_to),
+        reports=reports,
+        objects=objects,
+        kubeconfig=kubeconfig,
+        analyzer_namespace=analyzer_namespace,
+        max_body_bytes=max_body_mebibytes << 20,
+        verdicts=marking.Settings(
+            taints=taints,
+            applies_to=applies_to,
+            max_excluded_fraction=max_excluded_fraction,
+            pool_label=pool_label,
+        )
+        if verdicts and reports is None
+        else None,
+        verdict_metrics=verdict_metrics,
+    )
 
-    async def serve_from(source: Source) -> None:
-        def started(url: str) -> None:
-            if json:
-                printing.print_json_line({"url": url, "reports": len(source.table.rows)})
-            else:
-                typer.echo(f"answering on {url}; ctrl-C ends it")
+    def started(url: str, known: int) -> None:
+        from cotenant.cli import printing
 
-        await serving.serve(source, rules, listener, SystemClock(), reader, started)
+        if json:
+            printing.print_json_line({"url": url, "reports": known})
+        else:
+            typer.echo(f"answering on {url}; ctrl-C ends it")
 
-    async def serve_cluster() -> None:
-        from cotenant.kube.client import Client, load_configuration
-        from cotenant.scheduler.cluster import ClusterSource
+    status = program.run(settings, listen, started)
+    if status:
+        raise typer.Exit(status)
 
+
+def _clear(kubeconfig: pathlib.Path | None, as_json: bool) -> None:
+    import asyncio
+
+    from cotenant.cli import printing
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.scheduler import marking
+
+    async def work() -> list[str]:
         async with Client(load_configuration(kubeconfig), "cotenant-scheduler") as client:
-            await serve_from(ClusterSource(client, SystemClock(), analyzer_namespace))
+            return await marking.clear(client)
 
-    asyncio.run(serve_cluster() if source is None else serve_from(source))
+    cleared = asyncio.run(work())
+    if as_json:
+        printing.print_json({"cleared": cleared})
+    else:
+        typer.echo(f"{len(cleared)} nodes cleared: {', '.join(cleared)}" if cleared else "no node carries a verdict")
 
 
 @app.command()

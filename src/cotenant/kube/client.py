@@ -28,6 +28,7 @@ PATCH_TYPES = {
     "apply": "application/apply-patch+yaml",
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
 }
 
 
@@ -53,6 +54,8 @@ NODES = Resource("", "v1", "nodes")
 PODS = Resource("", "v1", "pods", namespaced=True)
 EVENTS = Resource("", "v1", "events", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
+TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews")
+REVISIONS = Resource("apps", "v1", "controllerrevisions", namespaced=True)
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses")
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 REPORTS = Resource("cotenant.io", "v1alpha1", "nodeinterferencereports")
@@ -210,7 +213,7 @@ class Client:
         name: str,
         value: Any,
         *,
-        how: Literal["merge", "json"] = "merge",
+        how: Literal["merge", "json", "strategic"] = "merge",
         namespace: str | None = None,
         subresource: str | None = None,
         field_manager: str | None = None,

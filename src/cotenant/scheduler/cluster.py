@@ -25,6 +25,9 @@ Object = TypeVar("Object")
 ANALYZER_LEASE = "cotenant-analyzer"
 LEASE_FRESH_SECONDS = 60.0
 LEASE_POLL_SECONDS = 5.0
+SETTLE_SECONDS = 15.0
+"""How long the API server must have answered before a lease that did not move is held against the analyzer: after an
+outage the analyzer needs a moment, too."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -82,6 +85,7 @@ class ClusterSource:
         self._lease_renewed: str | None = None
         self._lease_seen_at: float | None = None
         self._lease_error: str | None = None
+        self._answering_since: float | None = None
         self._reports = Informer(client, REPORTS, dict[str, Any], _Reports(self))
         self._nodes = Informer(client, NODES, Node, _Objects(self._keep_nodes))
         self._runtime_classes = Informer(client, RUNTIME_CLASSES, RuntimeClass, _Objects(self._keep_runtime_classes))
@@ -91,6 +95,15 @@ class ClusterSource:
 
     def _keep_runtime_classes(self, objects: dict[str, RuntimeClass]) -> None:
         self.table.runtime_classes = objects
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether what is known is enough to change what stands on nodes: listed, and the lease's silence is real."""
+        if not self._nodes.synced.is_set() or self._answering_since is None:
+            return False
+        if self.table.suspended:
+            return self._clock.monotonic() - self._answering_since >= SETTLE_SECONDS
+        return self._reports.synced.is_set()
 
     @property
     def malformed(self) -> int:
@@ -132,12 +145,20 @@ class ClusterSource:
 
     async def look_at_lease(self) -> None:
         """Read the analyzer's lease once and decide whether its reports hold."""
+        found_none = False
         try:
             lease = await self._client.get(LEASES, ANALYZER_LEASE, Lease, namespace=self._lease_namespace)
             self._lease_error = None
             if lease.spec.renew_time is not None and lease.spec.renew_time != self._lease_renewed:
                 self._lease_renewed, self._lease_seen_at = lease.spec.renew_time, self._clock.monotonic()
+        except errors.NotFound as error:
+            self._lease_error, found_none = str(error), True
         except (errors.KubeError, msgspec.DecodeError) as error:
             self._lease_error = str(error)
+        answered = self._lease_error is None or found_none
+        if not answered:
+            self._answering_since = None
+        elif self._answering_since is None:
+            self._answering_since = self._clock.monotonic()
         age = None if self._lease_seen_at is None else self._clock.monotonic() - self._lease_seen_at
         self.table.suspended = age is None or age > LEASE_FRESH_SECONDS

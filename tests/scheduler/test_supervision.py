@@ -1,0 +1,155 @@
+"""Hung workers are ended and started again; run in a process of their own, since workers are forked."""
+
+import http.client
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
+
+PROGRAM = textwrap.dedent(
+    """
+    import asyncio, os, sys, time
+    from cotenant.scheduler.supervision import Supervisor, Worker
+
+    async def work(earlier):
+        print(os.getpid(), earlier, flush=True)
+        if "fail" in sys.argv:
+            from cotenant.units.errors import CotenantError
+            raise CotenantError("no such thing")
+        if "block" in sys.argv and not earlier:
+            await asyncio.sleep(0.2)
+            time.sleep(60)
+        if "compute" in sys.argv:
+            await asyncio.sleep(0.2)
+            until = time.monotonic() + 0.8
+            while time.monotonic() < until:
+                pass
+            print("computed", flush=True)
+        await asyncio.sleep(60)
+
+    sys.exit(Supervisor([Worker("w", work)]).run())
+    """
+)
+
+
+def start(*words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def end(process: "subprocess.Popen[str]") -> int:
+    process.terminate()
+    try:
+        return process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    finally:
+        process.communicate()
+
+
+def line(process: "subprocess.Popen[str]") -> list[str]:
+    assert process.stdout is not None
+    return process.stdout.readline().split()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "block"])
+def test_a_worker_that_hangs_or_dies_is_started_again(how: str) -> None:
+    process = start(how)
+    try:
+        first, earlier = line(process)
+        assert earlier == "0"
+        time.sleep(0.3)
+        began = time.monotonic()
+        if how != "block":
+            os.kill(int(first), signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+        second, earlier = line(process)
+        assert earlier == "1"
+        assert second != first
+        assert time.monotonic() - began < 3  # about 0.3 s; a second at most after a death in the first second
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(first), 0)
+    finally:
+        assert end(process) == 0
+
+
+def test_a_worker_that_computes_is_left_alone() -> None:
+    process = start("compute")
+    try:
+        pid, _ = line(process)
+        assert line(process) == ["computed"]
+        os.kill(int(pid), 0)
+    finally:
+        assert end(process) == 0
+
+
+def test_wrong_settings_are_said_once_and_end_the_program() -> None:
+    process = start("fail")
+    _, complaint = process.communicate(timeout=20)
+    assert process.returncode == 2
+    assert complaint.splitlines()[-1] == "cotenant: no such thing"
+
+
+def test_workers_end_with_their_parent() -> None:
+    process = start()
+    pid = int(line(process)[0])
+    time.sleep(0.2)
+    process.kill()
+    process.communicate()
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the worker outlived its parent")
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def test_the_extender_answers_again_after_its_worker_was_stopped() -> None:
+    command = [sys.executable, "-m", "cotenant", "scheduler", "--reports", str(FIXTURES / "reports.json")]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["url"].removeprefix("http://")
+            body = (FIXTURES / "kube-filter-names.json").read_bytes()
+
+            def answer() -> bytes:
+                connection = http.client.HTTPConnection(address, timeout=10)
+                connection.request("POST", "/kube/filter", body, {"Content-Type": "application/json"})
+                content = connection.getresponse().read()
+                connection.close()
+                return content
+
+            before = answer()
+            (worker,) = _children(server.pid)
+            os.kill(worker, signal.SIGSTOP)
+            began = time.monotonic()
+            assert answer() == before
+            assert time.monotonic() - began < 5
+            (second,) = _children(server.pid)
+            assert second != worker
+        finally:
+            server.terminate()
+            assert server.wait(10) == 0
