@@ -40,6 +40,11 @@ class Policy:
         if wanted is not None and wanted not in MODES:
             self.problems["mode"] = f"label {MODE_LABEL}={wanted}: write {', '.join(MODES)}"
 
+    @property
+    def object(self) -> Mapping[str, Any] | None:
+        """The Node object as it last came, or None before it did."""
+        return self._node
+
     def take_slo(self, value: Mapping[str, Any] | None) -> None:
         """Take the NodeSLO; None when it is gone: then nothing is asked, and what was written is released."""
         self.problems.pop("slo", None)

@@ -15,7 +15,7 @@ from cotenant.kernel import enforcing, executor, kata, paths, sampler
 from cotenant.kernel.priority import probing
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, metrics, policy, sending
+from cotenant.node import agent, channel, expiry, metrics, policy, sending
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -82,6 +82,10 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
             for informer in policy.informers(client, settings.name, kept):
                 tasks.create_task(informer.run())
             tasks.create_task(working.run())
+            over = expiry.Expiry(
+                client, settings.name, lambda: kept.object, lambda: sender is not None and sender.connected, clock
+            )
+            tasks.create_task(over.run())
     finally:
         taking.close()
 

@@ -20,7 +20,9 @@ _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.05
 HUNG_SECONDS = 0.25
-"""Without a heartbeat for so long, and without using the processor, a worker hangs: stopped, or blocked."""
+"""Without a heartbeat for so long, a worker hangs that does not use the processor: stopped, or blocked."""
+STILL_SECONDS = 0.2
+"""How long a worker's processor time must stand still; on a busy machine one that computes waits for its turn, too."""
 BUSY_SECONDS = 2.0
 """A worker that computes for longer than this without a heartbeat hangs, too; a large request takes less."""
 START_SECONDS = 30.0
@@ -49,6 +51,7 @@ class Worker:
     beat_at: float = 0.0
     has_beaten: bool = False
     cpu_seconds: float = 0.0
+    moved_at: float = 0.0
     wait_until: float = 0.0
 
 
@@ -135,7 +138,6 @@ class Supervisor:
             elif os.read(pipe, 4096):
                 beats[pipe].beat_at = now
                 beats[pipe].has_beaten = True
-                beats[pipe].cpu_seconds = _cpu_seconds(beats[pipe].pid) or 0.0
         for worker in beats.values():
             self._check(worker, self._clock())
 
@@ -148,7 +150,7 @@ class Supervisor:
         os.close(writing)
         now = self._clock()
         worker.pid, worker.beats, worker.started_at, worker.beat_at = pid, reading, now, now
-        worker.has_beaten = False
+        worker.has_beaten, worker.cpu_seconds, worker.moved_at = False, 0.0, now
         worker.starts += 1
 
     def _run_worker(self, worker: Worker, reading: int, writing: int) -> None:
@@ -173,14 +175,18 @@ class Supervisor:
         if pid:
             self._ended(worker, os.waitstatus_to_exitcode(status), now)
             return
+        used = _cpu_seconds(worker.pid) or 0.0
+        if used - worker.cpu_seconds > 0.0005:
+            worker.cpu_seconds, worker.moved_at = used, now
         silent = now - worker.beat_at
         limit = worker.hung_seconds if worker.has_beaten else START_SECONDS
         if silent < limit:
             return
-        used = (_cpu_seconds(worker.pid) or 0.0) - worker.cpu_seconds
-        if worker.has_beaten and used > silent / 4 and silent < max(BUSY_SECONDS, worker.hung_seconds):
+        computes = now - worker.moved_at < STILL_SECONDS
+        if worker.has_beaten and computes and silent < max(BUSY_SECONDS, worker.hung_seconds):
             return
-        _log.warning("%s (pid %d) gave no sign of life for %.2f s: ended, started again", worker.name, pid, silent)
+        name = f"{worker.name} (process {worker.pid})"
+        _log.warning("%s gave no sign of life for %.2f s: ended, started again", name, silent)
         os.kill(worker.pid, signal.SIGKILL)
         os.waitpid(worker.pid, 0)
         self._forget(worker)
