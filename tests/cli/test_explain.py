@@ -1,6 +1,8 @@
 import http.server
 import json
 import pathlib
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -87,3 +89,16 @@ def test_an_empty_file_explains_nothing(tmp_path: pathlib.Path, capsys: pytest.C
     (tmp_path / "s").write_text("")
     assert app.run(["explain", str(tmp_path / "s")]) == 2
     assert "no samples in it" in capsys.readouterr().err
+
+
+def test_the_address_is_taken_as_up_prints_it_by_a_process_that_judged_nothing(up: str) -> None:
+    # Of its own: this process has loaded the detections already.
+    command = [sys.executable, "-m", "cotenant", "explain", "--url", f"{up}/"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "interference level" in done.stdout
+
+
+def test_a_pod_without_a_name_is_asked_for_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["explain", "pod"]) == 2
+    assert "NAMESPACE/NAME" in capsys.readouterr().err

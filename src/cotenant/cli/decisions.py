@@ -9,6 +9,9 @@ import typer
 
 DEFAULT_URL = "http://127.0.0.1:8088"
 
+KINDS = {"pod": "NAMESPACE/NAME", "node": "NAME"}
+"""What can be asked about, and how it is named."""
+
 Get = Callable[[str], bytes]
 
 
@@ -16,7 +19,7 @@ def show(what: str, name: str, url: str, get: Get, as_json: bool) -> None:
     """Print why a pod went where it did (``pod``, ``NAMESPACE/NAME``), or what is held of a node (``node``)."""
     from cotenant.cli import printing
 
-    if what not in ("pod", "node"):
+    if what not in KINDS:
         raise typer.BadParameter(f"explain {what} {name}: say pod NAMESPACE/NAME or node NAME")
     if what == "pod" and name.count("/") != 1:
         raise typer.BadParameter(f"pod {name}: give NAMESPACE/NAME")

@@ -36,6 +36,8 @@ def command(
     if name is not None:
         decisions.show(str(file), name, scheduler, functools.partial(_get, remedy=_SCHEDULER_REMEDY), as_json)
         return
+    if str(file) in decisions.KINDS and not pathlib.Path(str(file)).exists():
+        raise typer.BadParameter(f"{file}: which one? give {decisions.KINDS[str(file)]} after it")
     if file is None and rules is not None:
         raise typer.BadParameter("--rules goes with FILE; a running `cotenant up` has its own")
     taken, found, chosen = _of_running(url) if file is None else _of_file(file, rules)
@@ -65,6 +67,7 @@ def _of_running(url: str) -> Any:
 
     from cotenant.model import evaluation, sample
 
+    url = url.rstrip("/")  # `cotenant up` prints its address with one
     try:
         report = msgspec.json.decode(_get(f"{url}/api/v1/report"), type=dict[str, msgspec.Raw])
         found = msgspec.json.decode(report.get("evaluation", b"null"), type=evaluation.Evaluation)
@@ -92,4 +95,5 @@ def _get(url: str, remedy: str = "start `cotenant up`, or give a file of samples
             raise NoReport(f"{url}: answered {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
         raise NoReport(f"{url}: no answer ({reason}); {remedy}") from error

@@ -1,6 +1,7 @@
 """Why the level is what it is, in sentences with numbers."""
 
 from cotenant.detect import catalogue, registry, rules
+from cotenant.detect import detectors as _detectors  # noqa: F401  (importing it registers them)
 from cotenant.model import evaluation, sample
 
 
