@@ -93,3 +93,25 @@ def test_what_was_recorded_survives_kill_9(tmp_path):
     lines = file.read_text().splitlines(keepends=True)
     assert len(lines) >= 3
     assert all(line.endswith("\n") and json.loads(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "content", ["root:x:0:0::/root:/bin/sh\n", '{"kind":"List"}\n', '{"node":"a","time":"t"}\nmore\n']
+)
+def test_record_leaves_whole_lines_of_something_else_alone(tmp_path, content):
+    file = tmp_path / "passwd"
+    file.write_text(content)
+    with pytest.raises(record.BadRecord, match="something other than samples"):
+        record.Record(file)
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize("words", [["sample"], ["top", "--once"]])
+def test_a_period_of_a_millisecond_is_refused(words, capsys):
+    assert app.run([*words, "--root", str(TREE), "--period", "1ms"]) == 2
+    assert "5ms or more" in capsys.readouterr().err
+
+
+def test_a_period_that_the_rules_cannot_judge_is_refused(capsys):
+    assert app.run(["top", "--once", "--root", str(TREE), "--period", "1h"]) == 2
+    assert "must hold 3 periods" in capsys.readouterr().err

@@ -12,13 +12,18 @@ from cotenant.cli import sampling
 from cotenant.model import sample as samples
 from cotenant.units import errors
 
+TAIL_BYTES = 1 << 22
+"""More than the longest sample: 2,000 groups are about 1 MiB."""
+
+_SAMPLE_BEGINS = b'{"node"'
+
 
 class BadRecord(errors.CotenantError):
     """The file cannot take samples."""
 
 
 def command(
-    file: pathlib.Path = typer.Argument(help="Where to append; made if it is not there."),
+    file: pathlib.Path = typer.Argument(metavar="FILE", help="Where to append; made if it is not there."),
     root: str = sampling.ROOT,
     period: str = sampling.PERIOD,
     count: int | None = typer.Option(None, "--count", min=1, help="Stop after so many; else ctrl-C."),
@@ -62,12 +67,14 @@ class Record:
         if not stat.S_ISREG(status.st_mode):
             return  # a pipe or a device: nothing was there before
         size = status.st_size
-        tail = os.pread(self._fd, 1 << 20, max(size - (1 << 20), 0))
-        if not tail or tail.endswith(b"\n"):
+        tail = os.pread(self._fd, TAIL_BYTES, max(size - TAIL_BYTES, 0))
+        lines = tail.split(b"\n")
+        torn = lines.pop()
+        last = next((line for line in reversed(lines) if line.strip()), b"")
+        if (torn and not torn.startswith(_SAMPLE_BEGINS)) or (last and not _is_sample(last)):
+            raise BadRecord(f"{self._path}: holds something other than samples; give another file")
+        if not torn:
             return
-        torn = tail[tail.rfind(b"\n") + 1 :]
-        if not torn.startswith(b'{"node"'):
-            raise BadRecord(f"{self._path}: does not end in a whole line and holds no samples; give another file")
         try:
             samples.decode(torn)
             os.write(self._fd, b"\n")  # only the newline was lost
@@ -94,3 +101,11 @@ class Record:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+def _is_sample(line: bytes) -> bool:
+    try:
+        samples.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True

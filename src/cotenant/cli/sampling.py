@@ -9,11 +9,14 @@ from cotenant.cli import roots
 from cotenant.kernel import sampler
 from cotenant.kernel.cgroup import classes
 from cotenant.model.sample import Sample
-from cotenant.units import quantity
+from cotenant.units import errors, quantity
+
+PERIOD_MINIMUM_S = 0.005
+PERIODS_IN_WINDOW = 3
 
 ROOT = roots.OPTION
-PERIOD = typer.Option("1s", "--period", help="Time between two reads, like 1s or 500ms.")
-NODE = typer.Option(None, "--node", help="The node's name in the sample; else the host's name.")
+PERIOD = typer.Option("1s", "--period", metavar="TIME", help="Time between two reads, like 1s or 500ms.")
+NODE = typer.Option(None, "--node", metavar="NAME", help="The node's name in the sample; else the host's name.")
 
 MATCH = typer.Option(
     [],
@@ -27,20 +30,38 @@ LLC_PROBE = typer.Option(
 )
 
 
+class BadPeriod(errors.CotenantError):
+    """Samples cannot be taken, or judged, that often or seldom."""
+
+
+def check_window(window_seconds: float, period_s: float) -> None:
+    """Refuse a period of which no three fit into the window of the rules: nothing would ever be known.
+
+    :raises BadPeriod: in that case.
+    """
+    if window_seconds < PERIODS_IN_WINDOW * period_s:
+        raise BadPeriod(
+            f"--period {period_s:g}s: the rules judge over {window_seconds:g} s, which must hold "
+            f"{PERIODS_IN_WINDOW} periods; give a shorter one, or --rules with a longer windowSeconds"
+        )
+
+
 def open_sampler(
     root: str, period: str, node: str | None, match: Sequence[str] = (), llc_probe: bool = False
 ) -> sampler.Sampler:
     """Return the sampler that the options ask for.
 
     :raises BadQuantity: if the period is not a duration.
+    :raises BadPeriod: if it is shorter than a look takes.
     :raises BadMatch: if a match is not ``GLOB=QOS``.
     :raises BadRoot: if the root has no ``proc``.
     """
+    period_s = quantity.seconds(period)
+    if period_s < PERIOD_MINIMUM_S:
+        raise BadPeriod(f"--period {period}: one look takes milliseconds itself; give 5ms or more")
     matches = [classes.Match.parse(text) for text in match]
     place = roots.open_root(root)
-    return sampler.open_sampler(
-        place, node=node, period_s=quantity.seconds(period), matches=matches, llc_probe=llc_probe
-    )
+    return sampler.open_sampler(place, node=node, period_s=period_s, matches=matches, llc_probe=llc_probe)
 
 
 def ticks(

@@ -87,6 +87,7 @@ def command(
     wanted = presets.get()
     if rules is not None:
         wanted = rules_file.for_one_host(rules_file.load(pathlib.Path(rules), source.period_s)).rules
+    sampling.check_window(wanted.window_seconds, source.period_s)
     judge = engine.Engine(wanted)
     single = once or as_json or not sys.stdout.isatty()
     # Three samples make a window's values known, one more lets a detection trigger.

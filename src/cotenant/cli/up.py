@@ -45,7 +45,7 @@ def command(
     """
     if not enforce and (slo or dry_run or evict or beside_others):
         raise typer.BadParameter("give --enforce with it", param_hint="--slo, --dry-run, --evict, --beside-others")
-    from cotenant.detect import engine
+    from cotenant.detect import engine, presets
     from cotenant.kernel import paths
     from cotenant.local import listening, program
     from cotenant.local.revisions import Revisions
@@ -57,6 +57,7 @@ def command(
     place = listening.data_directory(data)
     judge: PresetJudge | FileJudge
     if rules is None:
+        sampling.check_window(presets.get().window_seconds, source.period_s)
         judge = PresetJudge(engine.Engine)
     else:
         judge = FileJudge(rules, source.period_s, engine.Engine, Revisions(place), SystemClock())
