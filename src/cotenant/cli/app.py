@@ -6,10 +6,14 @@ undone or was left out; 130 interrupted.
 
 import importlib
 import os
+import pathlib
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
+import typer.main
+from typer.core import TyperOption
 
 import cotenant
 from cotenant.cli import catalogue
@@ -17,6 +21,9 @@ from cotenant.units import errors
 
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 """The class of every complaint about usage, which typer does not export by name."""
+
+HELP_OPTIONS = ["-h", "--help"]
+VALUE_NAMES: dict[Any, str] = {str: "TEXT", int: "N", float: "N", pathlib.Path: "FILE"}
 
 
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
@@ -42,7 +49,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": HELP_OPTIONS},
     )
     root.callback(invoke_without_command=True)(_root)
     for command in catalogue.COMMANDS:
@@ -60,6 +67,16 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     return root
 
 
+def _name_values(command: Any) -> None:
+    """Let help name each option's value for people: typer writes ``<path>``, and ``<bool>`` for a mere switch."""
+    context = typer.Context(command, help_option_names=HELP_OPTIONS)
+    for option in (command.get_help_option(context), *command.params):
+        if isinstance(option, TyperOption) and option.metavar is None and not option.type_descriptor.is_choice:
+            option.metavar = "" if option.is_flag else VALUE_NAMES.get(option.type_descriptor.annotation)
+    for one in getattr(command, "commands", {}).values():
+        _name_values(one)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -69,14 +86,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit status; what went wrong is one line on stderr."""
     try:
-        result = build(words)(list(words), standalone_mode=False)
+        command = typer.main.get_command(build(words))
+        _name_values(command)
+        result = command(list(words), standalone_mode=False)
     except errors.CotenantError as error:
         typer.echo(f"cotenant: {error}", err=True)
         return error.exit_status
     except UsageError as error:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "cotenant"
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).rstrip(".")
         if message:  # without one, help was printed already
             typer.echo(f"{where}: {message} (see {where} --help)", err=True)
         return 2
@@ -86,4 +105,8 @@ def run(words: Sequence[str]) -> int:
         # The reader has gone (`| head`): nobody is left to tell. Python would complain again when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a file or an address that no command has words of its own for
+        place = error.filename if error.filename is not None else "cotenant"
+        typer.echo(f"cotenant: {os.fsdecode(place)}: {error.strerror or error}", err=True)
+        return 2
     return result if isinstance(result, int) else 0

@@ -17,7 +17,7 @@ class BadRequest(errors.CotenantError):
 
 
 def command(
-    names: list[str] = typer.Argument(None, metavar="[NAME]...", help="More names for --require."),
+    names: list[str] = typer.Argument(None, metavar="NAME", help="More names for --require."),
     root: str = roots.OPTION,
     as_json: bool = typer.Option(False, "--json", help="One JSON object."),
     require: list[str] = typer.Option(
@@ -84,11 +84,18 @@ def _print_report(found: check.Report) -> None:
         (identity, ", ".join(f"{file} = {value}" for file, value in settings.items()) or "nothing")
         for identity, settings in interface.mapping.items()
     ]
+    typer.echo()
     printing.print_table(("identity", "what is written"), writes, "")
     areas = [
-        (feature.name, feature.state, feature.reason if feature.state == "available" else feature.remedy or "-")
+        (
+            feature.name,
+            feature.state,
+            feature.reason if feature.state == "available" else feature.remedy or feature.reason,
+        )
         for feature in found.features
     ]
-    printing.print_table(("feature", "state", "reason, or remedy"), areas, "")
+    typer.echo()
+    printing.print_table(("feature", "state", "remedy, or reason"), areas, "")
+    typer.echo()
     conflicts = [(conflict.name, conflict.reason, conflict.remedy) for conflict in found.conflicts]
     printing.print_table(("conflict", "reason", "remedy"), conflicts, "Nothing is in the way.")
