@@ -15,3 +15,28 @@ def test_a_wrong_word_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str])
     assert error.count("\n") == 1
     assert "sampel" in error
     assert "--help" in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyzer", "--reports-out", "/nonexistent/r.json", "--listen", "127.0.0.1:0"],
+        ["analyzer", "--rules", "/nonexistent/r.yaml"],
+        ["simulate", "nodes", "--count", "1", "--seconds", "1", "--address", "127.0.0.1:1"],
+        ["scheduler", "--reports", "/nonexistent/r.json"],
+        ["record", "/nonexistent/r.jsonl"],
+        ["replay", "/nonexistent/r.jsonl"],
+        ["config", "check", "/nonexistent/r.yaml"],
+        ["enforce", "--once", "--pods", "/nonexistent/p.json", "--slo", "/nonexistent/s.yaml"],
+        ["check", "--root", "/nonexistent"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_what_is_not_there_is_one_line_with_its_place_and_exit_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "/nonexistent" in said.err or "127.0.0.1:1" in said.err

@@ -4,7 +4,8 @@
 
     units.errors.CotenantError
     └── AnalyzerError
-        └── BadListen     an address that cannot be had, or plaintext where others can reach it
+        ├── BadReportsFile    the file for reports cannot be written
+        └── BadListen         an address that cannot be had, or plaintext where others can reach it
 """
 
 from cotenant.units.errors import CotenantError
@@ -16,3 +17,7 @@ class AnalyzerError(CotenantError):
 
 class BadListen(AnalyzerError):
     """The address cannot be had, or is beyond loopback without TLS: samples say who runs what."""
+
+
+class BadReportsFile(AnalyzerError):
+    """The file that reports should go to cannot be written."""

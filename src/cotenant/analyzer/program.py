@@ -14,7 +14,7 @@ from collections.abc import Callable
 import grpc
 
 from cotenant.analyzer import receiving
-from cotenant.analyzer.errors import BadListen
+from cotenant.analyzer.errors import BadListen, BadReportsFile
 from cotenant.analyzer.files import FileSink
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following, published
@@ -104,7 +104,12 @@ async def _into_file(
 ) -> None:
     assert settings.reports_out is not None
     sink = FileSink(settings.reports_out)
-    sink.flush()
+    try:
+        sink.flush()
+    except OSError as error:
+        raise BadReportsFile(
+            f"--reports-out {settings.reports_out}: {error.strerror}; give a file that can be written"
+        ) from None
     writer = Writer(fleet, sink, clock)
     receiver = receiving.Receiver(fleet, settings.instructions)
     async with receiving.serving(receiver, settings.listen, credentials) as port:

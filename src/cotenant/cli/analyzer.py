@@ -30,7 +30,7 @@ def command(
 
     from cotenant.analyzer import program, receiving
     from cotenant.cli import printing
-    from cotenant.detect import parser
+    from cotenant.local import rules_file
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     settings = program.Settings(
@@ -39,7 +39,7 @@ def command(
         tls_certificate=tls_certificate,
         tls_key=tls_key,
         instructions=receiving.Instructions(samples_per_message=samples_per_message),
-        rules=parser.parse(rules.read_text(), str(rules))[0].rules if rules is not None else None,
+        rules=rules_file.for_one_host(rules_file.load(rules)).rules if rules is not None else None,
         reports_out=reports_out,
         kubeconfig=kubeconfig,
         namespace=namespace,

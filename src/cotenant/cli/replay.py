@@ -25,16 +25,20 @@ def command(
     judge = engine.Engine(chosen)
     encoder = msgspec.json.Encoder()
     follow = str(file) == "-"
-    if not as_json:
-        sys.stdout.write(f"{'TIME':<24} {'NODE':<15} {'LEVEL':>5} {'BUCKET':<7} {'KNOWN':>5} TRIGGERED\n")
+    headed = as_json
     for number, taken in recording.read(file):
         try:
             found = judge.evaluate(taken)
         except errors.BadSamples as error:
             raise errors.BadSamples(f"{file}:{number}: {error}") from error
+        if not headed:
+            sys.stdout.write(f"{'TIME':<24} {'NODE':<15} {'LEVEL':>5} {'BUCKET':<7} {'KNOWN':>5} TRIGGERED\n")
+            headed = True
         sys.stdout.write((encoder.encode(found).decode() if as_json else _row(found)) + "\n")
         if follow:
             sys.stdout.flush()
+    if not headed:
+        sys.stderr.write(f"cotenant: {file}: no samples in it; write some with `cotenant record FILE`\n")
 
 
 def _row(found: evaluation.Evaluation) -> str:

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
+from cotenant.units import errors
+
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+class NoAnalyzer(errors.CotenantError):
+    """Nobody was there to take the samples."""
 
 
 @app.callback()
@@ -30,6 +36,10 @@ def nodes(
 
     plan = simulation.Plan(count=count, prefix=prefix, first=first, noisy_ratio=noisy_ratio, address=address)
     counts = asyncio.run(simulation.run(plan, seconds))
+    if not counts["sent"]:
+        raise NoAnalyzer(
+            f"{address}: no analyzer took a sample; start `cotenant analyzer`, or give --address HOST:PORT"
+        )
     if json:
         printing.print_json(counts)
     else:

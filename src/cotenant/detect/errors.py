@@ -31,7 +31,10 @@ class UnknownSignal(DetectError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a rules file: where, at which key, what, and the nearest valid name, if any."""
+    """One thing that is wrong in a rules file: where, at which key, what, and the nearest valid name, if any.
+
+    ``line`` 0: the file as a whole.
+    """
 
     file: str
     line: int
@@ -40,7 +43,9 @@ class Problem:
     nearest: str | None = None
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: " + (f"{self.key}: " if self.key else "")
+        place = (f"{self.file}:{self.line}: " if self.line else f"{self.file}: ") + (
+            f"{self.key}: " if self.key else ""
+        )
         return place + self.message + (f"; did you mean {self.nearest!r}?" if self.nearest else "")
 
 

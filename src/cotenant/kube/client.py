@@ -115,7 +115,7 @@ def load_configuration(kubeconfig: pathlib.Path | None = None) -> SingleConfig:
         found = KubeConfig.from_file(str(kubeconfig)) if kubeconfig else KubeConfig.from_env()
         config = found.get()
     except _BAD_CONFIGURATION as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())
+        what = " ".join(str(error).split()) or type(error).__name__
         raise errors.BadConfiguration(f"kubeconfig {kubeconfig or 'by default'}: {what}; give --kubeconfig") from None
     if config is None:
         where = f"kubeconfig {kubeconfig} has no current context" if kubeconfig else "not in a pod, and no kubeconfig"

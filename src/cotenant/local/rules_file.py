@@ -13,7 +13,7 @@ def read_text(path: pathlib.Path) -> str:
     """
 
     def refused(message: str) -> errors.UnreadableRules:
-        return errors.UnreadableRules([errors.Problem(str(path), 1, "", message)])
+        return errors.UnreadableRules([errors.Problem(str(path), 0, "", message)])
 
     try:
         with path.open("rb") as file:
