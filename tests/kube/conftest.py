@@ -35,6 +35,8 @@ class ApiServer:
         self.bodies: list[Any] = []
         self.failures: list[tuple[str, Response]] = []
         self.watchers: list[asyncio.Queue[dict[str, Any] | None]] = []
+        self.users: dict[str, dict[str, Any]] = {}
+        """Users by their token; any other token is not valid."""
         self.watching: dict[int, str] = {}
         self.watched = asyncio.Event()
         self.applied: dict[tuple[str, str], dict[str, Any]] = {}
@@ -83,6 +85,9 @@ class ApiServer:
                 return answer
         if query.get("watch") == "true":
             return StreamingResponse(self.stream(path), media_type="application/json")
+        if path.endswith("/tokenreviews"):
+            user = self.users.get(body["spec"]["token"])
+            return JSONResponse({"status": {"authenticated": user is not None, "user": user or {}}}, 201)
         if request.method == "POST":
             if body["metadata"]["name"] in self.objects.get(path, {}):
                 return JSONResponse(status(409, "AlreadyExists"), 409)

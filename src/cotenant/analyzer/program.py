@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import grpc
 
-from cotenant.analyzer import receiving
+from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.errors import BadListen, BadReportsFile
 from cotenant.analyzer.files import FileSink
 from cotenant.analyzer.fleet import Fleet
@@ -46,6 +46,8 @@ class Settings:
     reports_out: pathlib.Path | None = None
     kubeconfig: pathlib.Path | None = None
     namespace: str | None = None
+    node_accounts: tuple[str, ...] = ()
+    """ServiceAccounts that may send samples; the account ``cotenant-node`` of the lease's namespace by default."""
 
 
 def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
@@ -133,7 +135,11 @@ async def _into_cluster(
         def leader() -> str:
             return (elector.leader or "").rpartition("_")[2]
 
-        receiver = receiving.Receiver(fleet, settings.instructions, lambda: elector.leading, leader)
+        identify = None
+        if credentials is not None:
+            own = f"system:serviceaccount:{settings.namespace or client.namespace}:cotenant-node"
+            identify = authentication.Reviewer(client, settings.node_accounts or (own,), clock).identify
+        receiver = receiving.Receiver(fleet, settings.instructions, lambda: elector.leading, leader, identify)
         async with receiving.serving(receiver, settings.listen, credentials) as port:
             address = settings.advertise or f"{settings.listen.rpartition(':')[0]}:{port}"
             # The lease's identity ends in the address, so that nodes find the leader without configuration.

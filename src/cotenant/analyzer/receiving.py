@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
 import grpc.aio
 import msgspec
 
-from cotenant.analyzer import rulebook
+from cotenant.analyzer import authentication, rulebook
 from cotenant.analyzer.errors import BadListen
 from cotenant.analyzer.fleet import Fleet
 from cotenant.api import report
@@ -25,6 +25,9 @@ MAX_MESSAGE_BYTES = 1 << 20
 """Thirty samples of a node with 250 groups are below half of it."""
 MAX_NAME = 253
 MAX_SAMPLES = 60
+
+Identify = Callable[[str | None], Awaitable[authentication.Identity]]
+"""From the ``authorization`` header to who calls."""
 
 _facts_decoder = msgspec.json.Decoder(report.NodeFacts)
 
@@ -46,11 +49,13 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         instructions: Instructions,
         leads: Callable[[], bool] = lambda: True,
         leader: Callable[[], str] = lambda: "",
+        identify: Identify | None = None,
     ) -> None:
         self._fleet = fleet
         self._instructions = instructions
         self._leads = leads
         self._leader = leader
+        self._identify = identify
         self._calls: dict[str, grpc.aio.ServicerContext] = {}
         self.malformed = 0
 
@@ -63,6 +68,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         self, request_iterator: AsyncIterator[stream_pb2.Upward], context: grpc.aio.ServicerContext
     ) -> None:
         """Serve one node's call."""
+        identity = await self._identity(context)
         if not self._leads():
             await context.write(stream_pb2.Downward(leader=self._leader()))
             return
@@ -74,6 +80,11 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         node = hello.node
         if not node or len(node) > MAX_NAME:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Hello names no node")
+        try:
+            if identity is not None:
+                identity.check(node)
+        except authentication.Refused as refused:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
         facts = self._facts(node, hello.facts)
         self._calls[node] = context  # a second call of the node takes over: the first is a dead connection
         # The node sends no sample before this answer: none is lost to a replica that does not lead.
@@ -92,6 +103,18 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         finally:
             if self._calls.get(node) is context:
                 del self._calls[node]
+
+    async def _identity(self, context: grpc.aio.ServicerContext) -> authentication.Identity | None:
+        """Return who calls; None where nobody is asked, which is on loopback only. Turns others away."""
+        if self._identify is None:
+            return None
+        metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+        try:
+            return await self._identify(metadata.get("authorization"))
+        except authentication.Refused as refused:
+            code = grpc.StatusCode.UNAVAILABLE if refused.temporary else grpc.StatusCode.UNAUTHENTICATED
+            await context.abort(code, str(refused))
+            raise
 
     def _facts(self, node: str, encoded: bytes) -> report.NodeFacts | None:
         if not encoded:

@@ -22,6 +22,9 @@ def command(
     ] = None,
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     namespace: Annotated[str | None, typer.Option(help="Where the lease is; the kubeconfig's by default.")] = None,
+    node_account: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Account whose tokens may send samples; may repeat.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Take the samples of all nodes, detect interference, and publish a report for each node."""
@@ -43,6 +46,7 @@ def command(
         reports_out=reports_out,
         kubeconfig=kubeconfig,
         namespace=namespace,
+        node_accounts=tuple(node_account or ()),
     )
 
     def started(address: str) -> None:

@@ -1,0 +1,186 @@
+"""Tokens on the stream, over TLS with a certificate of our own."""
+
+import asyncio
+import pathlib
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+
+from cotenant.analyzer import authentication, receiving
+from cotenant.analyzer.authentication import Identity, Refused, Reviewer
+from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.program import Settings, credentials_of
+from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
+from cotenant.kube.backoff import Backoff
+from cotenant.kube.client import Client
+from cotenant.node import channel, sending
+from cotenant.units.clock import ManualClock
+
+ACCOUNT = "system:serviceaccount:cotenant-system:cotenant-node"
+
+
+@pytest.fixture
+def users(api: ApiServer) -> dict[str, dict[str, Any]]:  # noqa: F811
+    """Users by token; any other token is not valid."""
+    return api.users
+
+
+def user(node: str | None = "n1", name: str = ACCOUNT) -> dict[str, Any]:
+    extra = {authentication.NODE_NAME_EXTRA: [node], "other": ["x"]} if node else None
+    return {"username": name, "extra": extra, "groups": ["system:serviceaccounts"]}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def reviewer(client: Client, clock: ManualClock) -> Reviewer:  # noqa: F811
+    return Reviewer(client, [ACCOUNT], clock, size=3)
+
+
+async def test_a_token_speaks_for_the_node_it_is_bound_to(users: dict[str, Any], reviewer: Reviewer) -> None:
+    users["t"] = user("n1")
+    found = await reviewer.identify("Bearer t")
+    assert found == Identity(ACCOUNT, "n1")
+    found.check("n1")
+    with pytest.raises(Refused, match="may not speak for n2"):
+        found.check("n2")
+
+
+async def test_a_token_that_names_no_node_is_held_to_the_accounts_alone(
+    users: dict[str, Any], reviewer: Reviewer
+) -> None:
+    users["old"] = user(None)
+    (await reviewer.identify("bearer old")).check("any")
+    users["pod"] = user("n1", "system:serviceaccount:default:default")
+    with pytest.raises(Refused, match="no account of nodes"):
+        await reviewer.identify("Bearer pod")
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer ", "Basic eDp5", "Bearer " + "x" * 20_000])
+async def test_without_a_token_nobody_is_asked(header: str | None, reviewer: Reviewer) -> None:
+    with pytest.raises(Refused, match="bearer token"):
+        await reviewer.identify(header)
+    assert reviewer.reviews == 0
+
+
+async def test_answers_are_kept_for_a_while_and_in_a_bounded_number(
+    users: dict[str, Any], reviewer: Reviewer, clock: ManualClock
+) -> None:
+    users["t"] = user()
+    for _ in range(5):
+        await reviewer.identify("Bearer t")
+    assert reviewer.reviews == 1
+    clock.advance(61)
+    await reviewer.identify("Bearer t")
+    assert reviewer.reviews == 2
+    for number in range(10):
+        with pytest.raises(Refused, match="not valid"):
+            await reviewer.identify(f"Bearer forged-{number}")
+    assert len(reviewer) == 3
+    del users["t"]
+    clock.advance(61)
+    with pytest.raises(Refused, match="not valid"):
+        await reviewer.identify("Bearer t")
+
+
+async def test_while_the_api_server_is_away_known_tokens_go_on(
+    users: dict[str, Any],
+    reviewer: Reviewer,
+    clock: ManualClock,
+    api: ApiServer,  # noqa: F811
+) -> None:
+    users["t"] = user()
+    await reviewer.identify("Bearer t")
+    api.away = True
+    clock.advance(300)
+    await reviewer.identify("Bearer t")
+    with pytest.raises(Refused) as caught:
+        await reviewer.identify("Bearer new")
+    assert caught.value.temporary
+    clock.advance(301)
+    with pytest.raises(Refused):
+        await reviewer.identify("Bearer t")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
+    """A certificate of our own for 127.0.0.1, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = folder / "tls.crt", folder / "tls.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=analyzer", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True, timeout=30)
+    return made, key
+
+
+@pytest.fixture
+async def address(
+    fleet: Fleet, certificate: tuple[pathlib.Path, pathlib.Path], reviewer: Reviewer
+) -> AsyncIterator[str]:
+    settings = Settings(listen="127.0.0.1:0", tls_certificate=certificate[0], tls_key=certificate[1])
+    receiver = receiving.Receiver(fleet, receiving.Instructions(), identify=reviewer.identify)
+    async with receiving.serving(receiver, settings.listen, credentials_of(settings)) as port:
+        yield f"127.0.0.1:{port}"
+
+
+def open_secure(
+    certificate: tuple[pathlib.Path, pathlib.Path], folder: pathlib.Path, token: str
+) -> sending.OpenChannel:
+    file = folder / "token"
+    file.write_text(token)
+    return channel.opener(certificate[0], file)
+
+
+async def test_the_agents_own_connection_is_let_in_by_token_and_tls(
+    fleet: Fleet, address: str, certificate: Any, users: dict[str, Any], tmp_path: pathlib.Path,
+    make_sample: Callable[..., Any],
+) -> None:  # fmt: skip
+    users["good"] = user("n1")
+    opened = open_secure(certificate, tmp_path, "good\n")
+    sender = sending.Sender(sending.Identity("n1"), address, opened, Backoff(0.01, 0.05))
+    running = asyncio.create_task(sender.run())
+    sender.offer(make_sample(1.0))
+    async with asyncio.timeout(5):
+        while fleet.samples == 0:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert set(fleet.nodes) == {"n1"}
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [("good", grpc.StatusCode.PERMISSION_DENIED), ("bad", grpc.StatusCode.UNAUTHENTICATED)],
+)
+async def test_others_are_turned_away(
+    fleet: Fleet, address: str, certificate: Any, users: dict[str, Any], tmp_path: pathlib.Path, token: str, code: Any
+) -> None:
+    users["good"] = user("n1")
+
+    async def hello() -> AsyncIterator[stream_pb2.Upward]:
+        yield stream_pb2.Upward(hello=stream_pb2.Hello(node="n2"))
+
+    async with open_secure(certificate, tmp_path, token)(address) as opened:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in stream_pb2_grpc.StreamStub(opened).Samples(hello()):
+                pass
+    assert caught.value.code() == code
+    assert fleet.nodes == {}
+
+
+async def test_plaintext_does_not_reach_a_tls_port(address: str) -> None:
+    async def hello() -> AsyncIterator[stream_pb2.Upward]:
+        yield stream_pb2.Upward(hello=stream_pb2.Hello(node="n1"))
+
+    async with sending.open_plaintext(address) as opened:
+        with pytest.raises(grpc.aio.AioRpcError):
+            async for _ in stream_pb2_grpc.StreamStub(opened).Samples(hello()):
+                pass
