@@ -92,6 +92,7 @@ class RuntimeHandler(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the kubelet says of its node. ``runtime_handlers`` is there since Kubernetes 1.30."""
 
+    allocatable: dict[str, str | float] | None = None
     conditions: list[NodeCondition] | None = None
     runtime_handlers: list[RuntimeHandler] | None = None
 

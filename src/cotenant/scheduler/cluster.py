@@ -17,6 +17,8 @@ from cotenant.kube import errors
 from cotenant.kube.client import LEASES, NODES, REPORTS, RUNTIME_CLASSES, Client
 from cotenant.kube.elector import Lease
 from cotenant.kube.informer import Informer
+from cotenant.scheduler.herd import Herd
+from cotenant.scheduler.placing import Placements
 from cotenant.scheduler.table import Table
 from cotenant.units.clock import Clock
 
@@ -76,12 +78,16 @@ class _Reports:
 class ClusterSource:
     """A table that follows the cluster. Before the first lists arrive nothing is known, so everything passes."""
 
-    def __init__(self, client: Client, clock: Clock, lease_namespace: str | None = None) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, lease_namespace: str | None = None, *, follow_placements: bool = False
+    ) -> None:
         self._client = client
         self._clock = clock
         self._lease_namespace = lease_namespace or client.namespace
         self.table = Table()
         self.table.suspended = True
+        self.herd = Herd() if follow_placements else None
+        self._placements = None if self.herd is None else Placements(client, self.table, self.herd, clock)
         self._lease_renewed: str | None = None
         self._lease_seen_at: float | None = None
         self._lease_error: str | None = None
@@ -120,6 +126,9 @@ class ClusterSource:
             "kind": "cluster",
             "analyzer": "gone" if self.table.suspended else "alive",
             "analyzerLeaseError": self._lease_error,
+            "placements": None
+            if self._placements is None
+            else {"counted": self._placements.placed, "lastError": self._placements.last_error},
             **{
                 name: {"synced": informer.synced.is_set(), "lastError": informer.last_error}
                 for name, informer in (
@@ -137,6 +146,8 @@ class ClusterSource:
             tasks.create_task(self._nodes.run())
             tasks.create_task(self._runtime_classes.run())
             tasks.create_task(self._watch_lease())
+            if self._placements is not None:
+                tasks.create_task(self._placements.run())
 
     async def _watch_lease(self) -> None:
         while True:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from cotenant.api import timestamp
 from cotenant.api.objects import Pod
 from cotenant.api.reading import Row
-from cotenant.scheduler import scores
+from cotenant.scheduler import herd, scores
 from cotenant.scheduler.rules import Rules
 from cotenant.scheduler.table import Table
 from cotenant.scheduler.verdict import Verdict
@@ -42,6 +42,8 @@ class Decision:
     waived: tuple[str, ...] = ()
     not_judged: str | None = None
     dropped: int = 0
+    added: dict[str, float] = dataclasses.field(default_factory=dict)
+    """What pods placed just before added to the effective level, by node."""
 
 
 def name_of(pod: Pod) -> str:
@@ -69,7 +71,15 @@ class Decisions:
         return self._node_entries
 
     def add(
-        self, at: float, verb: Verb, pod: Pod, names: Sequence[str], table: Table, verdict: Verdict, rules: Rules
+        self,
+        at: float,
+        verb: Verb,
+        pod: Pod,
+        names: Sequence[str],
+        table: Table,
+        verdict: Verdict,
+        rules: Rules,
+        added: dict[str, float] | None = None,
     ) -> None:
         """Keep a decision about these nodes."""
         nodes: list[Row | str] = list(map(table.rows.get, names, names))
@@ -77,7 +87,7 @@ class Decisions:
         if verb == "volcano/predicate" and self._extend(key, at, nodes, verdict):
             return
         decision = Decision(
-            at, verb, key, rules, nodes, dict(verdict.refused), verdict.waived, not_judged=verdict.not_judged
+            at, verb, key, rules, nodes, dict(verdict.refused), verdict.waived, verdict.not_judged, added=added or {}
         )
         self._ring.append(decision)
         self._detailed.append(decision)
@@ -111,6 +121,7 @@ class Decisions:
         decision.dropped = len(decision.nodes)
         self._node_entries -= decision.dropped
         decision.nodes = []
+        decision.added = {}
         decision.waived = decision.waived[:MAX_REFUSALS]
         decision.refused = dict(list(decision.refused.items())[:MAX_REFUSALS])
 
@@ -132,6 +143,9 @@ def explain(decision: Decision) -> dict[str, Any]:
     effective = scores.effective_levels(rows, decision.rules.preset)
     if decision.not_judged and decision.verb in ("kube/prioritize", "volcano/prioritize"):
         effective = [0.0] * len(rows)
+    if decision.added:
+        names = [entry if isinstance(entry, str) else entry.node for entry in decision.nodes]
+        effective = herd.adjusted(names, effective, decision.added)
     given: Sequence[float | None] = [None] * len(rows)
     if decision.verb == "kube/prioritize":
         given = scores.kube_scores(effective)
@@ -164,6 +178,7 @@ def _explain_node(
         "kept": reason is None,
         "reason": reason or ("hard limit waived: no node would remain" if name in waived else None),
         "effectiveLevel": effective,
+        "placedOfLate": decision.added.get(name),
         "score": score,
         **describe_row(None if isinstance(entry, str) else entry, decision.at),
     }

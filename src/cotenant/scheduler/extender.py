@@ -4,7 +4,7 @@ from typing import Any
 
 from cotenant.api import extender_kube, extender_volcano, timestamp
 from cotenant.api.objects import Pod
-from cotenant.scheduler import decisions, pods, scores, verdict
+from cotenant.scheduler import decisions, herd, pods, scores, verdict
 from cotenant.scheduler.decisions import Decisions, Verb
 from cotenant.scheduler.metrics import Metrics
 from cotenant.scheduler.rules import Rules
@@ -90,15 +90,22 @@ class Extender:
             outside = Verdict(refused={}, not_judged=verdict.out_of_scope(self.rules))
             self._keep(now, verb, pod, names, outside)
             return [0.0] * len(names)
-        self._keep(now, verb, pod, names, _SCORED)
-        return scores.effective_levels(table.levels(names, now), self.rules.preset)
+        rows = table.levels(names, now)
+        effective = scores.effective_levels(rows, self.rules.preset)
+        added: dict[str, float] = {}
+        if self.source.herd is not None and any(rows):  # with nothing known all stay equal
+            added = self.source.herd.additions(names, self.clock.monotonic())
+        self._keep(now, verb, pod, names, _SCORED, added)
+        return herd.adjusted(names, effective, added) if added else effective
 
-    def _keep(self, now: float, verb: Verb, pod: Pod, names: list[str], found: Verdict) -> None:
+    def _keep(
+        self, now: float, verb: Verb, pod: Pod, names: list[str], found: Verdict, added: dict[str, float] | None = None
+    ) -> None:
         if found.refused:
             self.metrics.refused.labels(verb).inc(len(found.refused))
         if found.waived:
             self.metrics.waived.inc(len(found.waived))
-        self.decisions.add(now, verb, pod, names, self.source.table, found, self.rules)
+        self.decisions.add(now, verb, pod, names, self.source.table, found, self.rules, added or {})
 
     def explain_pod(self, pod: str, limit: int = 10) -> dict[str, Any]:
         """Return the newest decisions about a pod, named ``namespace/name``; none is an empty list."""

@@ -75,7 +75,7 @@ def _answering(settings: Settings, listener: socket.socket, started: Started) ->
             await answer(FileSource(settings.reports, settings.objects))
             return
         async with Client(load_configuration(settings.kubeconfig), "cotenant-scheduler") as client:
-            await answer(ClusterSource(client, clock, settings.analyzer_namespace))
+            await answer(ClusterSource(client, clock, settings.analyzer_namespace, follow_placements=True))
 
     return work
 

@@ -13,6 +13,7 @@ from cotenant.api.errors import BadFile
 from cotenant.api.objects import Node, RuntimeClass
 from cotenant.api.reading import Row, row_of
 from cotenant.api.report import KIND
+from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ class Source(Protocol):
     """A table that is kept up to date, and what went wrong with that."""
 
     table: Table
+    herd: Herd | None
+    """Pods placed of late; None: not followed."""
 
     @property
     def malformed(self) -> int:
@@ -160,6 +163,7 @@ class FileSource:
         self.reports = reports
         self.objects = objects
         self.errors = 0
+        self.herd: Herd | None = None
         self.last_error: str | None = None
         self._stamps = self._stamp()
         self.table, self.malformed = self._load()
