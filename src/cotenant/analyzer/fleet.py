@@ -4,6 +4,7 @@ import msgspec
 
 from cotenant.analyzer.publication import NodePublication, worst_first
 from cotenant.analyzer.rulebook import Rulebook
+from cotenant.analyzer.trial import Share
 from cotenant.api import report, timestamp
 from cotenant.detect import errors, rules
 from cotenant.model import sample
@@ -67,6 +68,12 @@ class Fleet:
     def rules_of(self, node: str) -> rules.Rules:
         """Return the rules that a node is judged by."""
         return self.rulebook.engine_for(node, self._labels.get(node, {})).in_force
+
+    def share_of(self, name: str) -> Share:
+        """Return how many of the nodes that an object's rules judge are past a hard limit now."""
+        judged = [node for name_ in self.rulebook.nodes_of(name) if (node := self.nodes.get(name_)) is not None]
+        limited = sum(bool(node.evaluation is not None and node.evaluation.hard) for node in judged)
+        return Share(limited, len(judged))
 
     def relabel(self, node: str, labels: dict[str, str]) -> None:
         """Take a node's labels, by which its rules are chosen; a node that is in the cluster is not forgotten."""

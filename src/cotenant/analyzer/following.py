@@ -1,22 +1,29 @@
 """What the analyzer follows in the cluster: its rules and its nodes."""
 
 import asyncio
+import dataclasses
 import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from cotenant.analyzer import revisions
 from cotenant.analyzer.fleet import Fleet
-from cotenant.analyzer.rulebook import Book
-from cotenant.api import report
+from cotenant.analyzer.rulebook import DEFAULT, Book
+from cotenant.analyzer.trial import Trials
+from cotenant.api import report, timestamp
 from cotenant.api.objects import Node
 from cotenant.kube import errors
-from cotenant.kube.client import NODES, REPORTS, RULES, Client
+from cotenant.kube.client import EVENTS, NODES, REPORTS, RULES, Client
 from cotenant.kube.informer import Informer
+from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "cotenant-analyzer"
+ROLLED_BACK = "RolledBack"
+TEND_SECONDS = 1.0
 
 
 class _Nodes:
@@ -38,73 +45,202 @@ class _Nodes:
         self._fleet.left(key)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Told:
+    """What is to be told of one generation of an object: in its status, as its revision, and as an Event."""
+
+    value: Mapping[str, Any]
+    generation: int
+    book: Book
+    rolled_back: str | None = None
+    is_new: bool = False
+    """Rolled back just now: an Event is due."""
+
+
 class _Rules:
     """Rules take effect at once; what became of each version is told in its status."""
 
-    def __init__(self, fleet: Fleet, told: "asyncio.Queue[tuple[str, Book, int]]") -> None:
+    def __init__(self, fleet: Fleet, trials: Trials, clock: Clock, told: Callable[[str, _Told], None]) -> None:
         self._fleet = fleet
+        self._trials = trials
+        self._clock = clock
         self._told = told
-        self._generations: dict[str, int] = {}
+        self.values: dict[str, Mapping[str, Any]] = {}
+        self._listed = False
 
     def replaced(self, objects: dict[str, dict[str, Any]]) -> None:
-        for name in set(self._generations) - set(objects):
+        for name in set(self.values) - set(objects):
             self.removed(name)
         for key, value in objects.items():
             self.put(key, value)
+        self._listed = True
 
     def put(self, key: str, value: dict[str, Any]) -> None:
-        generation = int((value.get("metadata") or {}).get("generation") or 0)
-        if self._generations.get(key) == generation:
-            return  # only the status changed: our own write
-        self._generations[key] = generation
-        book = self._fleet.rulebook.put(value)
-        if book.refused:
-            _log.warning("rules %s, generation %d: %s", key, generation, book.refused)
-        self._told.put_nowait((key, book, generation))
+        generation, seen = generation_of(value), self.values.get(key)
+        self.values[key] = value
+        rolled_back = rolled_back_of(value)
+        rulebook = self._fleet.rulebook
+        if seen is not None and generation_of(seen) == generation:
+            book = rulebook.books.get(key)
+            if rolled_back is not None and book is not None and book.generation == generation:
+                self._trials.end(key)
+                rulebook.roll_back(key, rolled_back)  # the leader did; so do we
+            return  # else only the status changed: our own write
+        before = self._fleet.share_of(key if key in rulebook.books else DEFAULT)
+        if rolled_back is not None:
+            book = rulebook.refuse(key, generation, rolled_back)
+        else:
+            book = rulebook.put(value)
+            if book.refused:
+                _log.warning("rules %s, generation %d: %s", key, generation, book.refused)
+            elif self._listed:
+                self._trials.start(key, generation, book.engine.in_force.guard, before, self._clock.monotonic())
+        self._told(key, _Told(value, generation, book, rolled_back))
 
     def removed(self, key: str) -> None:
-        self._generations.pop(key, None)
+        self.values.pop(key, None)
+        self._trials.end(key)
         self._fleet.rulebook.remove(key)
 
 
 class Following:
-    """Keeps rules and nodes up to date until cancelled."""
+    """Keeps rules and nodes up to date until cancelled. The leader tells what became of rules and guards changes."""
 
-    def __init__(self, client: Client, fleet: Fleet) -> None:
+    def __init__(
+        self, client: Client, fleet: Fleet, clock: Clock, leads: Callable[[], bool], namespace: str | None = None
+    ) -> None:
         self._client = client
-        self._told: asyncio.Queue[tuple[str, Book, int]] = asyncio.Queue()
+        self._fleet = fleet
+        self._clock = clock
+        self._leads = leads
+        self._namespace = namespace or client.namespace
+        self._trials = Trials()
+        self._untold: dict[str, _Told] = {}
+        self._rules = _Rules(fleet, self._trials, clock, self._untold.__setitem__)
         self.nodes = Informer(client, NODES, Node, _Nodes(fleet))
-        self.rules = Informer(client, RULES, dict[str, Any], _Rules(fleet, self._told))
+        self.rules = Informer(client, RULES, dict[str, Any], self._rules)
+        self.rollbacks = 0
 
     async def run(self) -> None:
         """Follow."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.nodes.run())
             tasks.create_task(self.rules.run())
-            tasks.create_task(self._tell())
+            tasks.create_task(self._tend())
 
-    async def _tell(self) -> None:
-        """Write into each object's status whether it is valid and which generation is in force."""
+    async def _tend(self) -> None:
         while True:
-            name, book, generation = await self._told.get()
+            await asyncio.sleep(TEND_SECONDS)
+            await self.tend()
+
+    async def tend(self) -> None:
+        """Take back changes that did not pass their trial; tell what became of each change."""
+        for name, told in list(self._untold.items()):
+            if told.book.refused and told.book.generation == 0:
+                await self._recover(name, told)
+        if not self._leads():
+            return
+        for failure in self._trials.failures(self._fleet.share_of, self._clock.monotonic()):
+            text = f"generation {failure.generation} rolled back: {failure.text}"
+            _log.warning("rules %s: %s", failure.name, text)
+            book = self._fleet.rulebook.roll_back(failure.name, text)
+            self.rollbacks += 1
+            value = self._rules.values.get(failure.name, {})
+            self._untold[failure.name] = _Told(value, failure.generation, book, text, is_new=True)
+        for name, told in list(self._untold.items()):
             try:
-                await self._client.apply(
-                    RULES, name, rule_status(name, book, generation), FIELD_MANAGER, force=True, subresource="status"
-                )
+                await self._tell(name, told)
             except errors.KubeError as error:
-                _log.warning("status of rules %s: %s", name, error)
+                _log.warning("rules %s: %s", name, error)  # again at the next round
+                continue
+            if self._untold.get(name) is told:
+                del self._untold[name]
+
+    async def _recover(self, name: str, told: _Told) -> None:
+        """Put the last good generation in force that an earlier leader had kept; there may be none."""
+        active = (told.value.get("status") or {}).get("activeGeneration")
+        if not active or active == told.generation:
+            return
+        try:
+            kept = await revisions.history(self._client, self._namespace, name)
+        except (errors.KubeError, msgspec.MsgspecError) as error:
+            _log.warning("revisions of rules %s: %s", name, error)
+            return
+        spec = next((one.data.get("spec") for one in kept if one.revision == active), None)
+        if spec is None:
+            return
+        metadata = {"name": name, "generation": active}
+        self._fleet.rulebook.put({**told.value, "metadata": metadata, "spec": spec})
+        book = self._fleet.rulebook.refuse(name, told.generation, told.book.refused or "")
+        self._untold[name] = dataclasses.replace(told, book=book)
+
+    async def _tell(self, name: str, told: _Told) -> None:
+        if not told.book.refused:
+            await revisions.record(self._client, self._namespace, told.value)
+        held = (told.value.get("status") or {}).get("conditions") or []
+        body = rule_status(name, told.book, told.generation, held, self._clock.wall(), told.rolled_back)
+        await self._client.apply(RULES, name, body, FIELD_MANAGER, force=True, subresource="status")
+        if told.is_new:
+            event = event_of(told.value, told.rolled_back or "", self._clock.wall())
+            await self._client.create(EVENTS, event, dict, namespace="default")
 
 
-def rule_status(name: str, book: Book, generation: int) -> dict[str, Any]:
-    """Return the object that tells what became of one generation of rules."""
-    condition = report.Condition(
-        type="Valid",
-        status="False" if book.refused else "True",
-        reason="Refused" if book.refused else "InForce",
-        message=book.refused or f"generation {generation} is in force",
-        observed_generation=generation,
-    )
-    status: dict[str, Any] = {"conditions": [condition]}
+def generation_of(value: Mapping[str, Any]) -> int:
+    """Return an object's generation, 0 without one."""
+    return int((value.get("metadata") or {}).get("generation") or 0)
+
+
+def rolled_back_of(value: Mapping[str, Any]) -> str | None:
+    """Return why this generation of an object was rolled back, or None where it was not."""
+    for condition in (value.get("status") or {}).get("conditions") or []:
+        if (
+            condition.get("type") == ROLLED_BACK
+            and condition.get("status") == "True"
+            and condition.get("observedGeneration") == generation_of(value)
+        ):
+            return str(condition.get("message") or "rolled back")
+    return None
+
+
+def rule_status(
+    name: str,
+    book: Book,
+    generation: int,
+    held: Sequence[Mapping[str, Any]] = (),
+    now: float = 0.0,
+    rolled_back: str | None = None,
+) -> dict[str, Any]:
+    """Return the object that tells what became of one generation of rules; ``held`` are the conditions there are."""
+    in_force = f"generation {book.generation}" if book.generation else "the preset"
+    refused = book.refused if rolled_back is None else None
+    conditions = [
+        report.Condition(
+            type="Valid",
+            status="False" if refused else "True",
+            reason="Refused" if refused else "RolledBack" if rolled_back else "InForce",
+            message=refused or f"{in_force} is in force",
+            observed_generation=generation,
+        )
+    ]
+    if rolled_back is not None:
+        conditions.append(
+            report.Condition(
+                type=ROLLED_BACK,
+                status="True",
+                reason="TooManyExcluded",
+                message=rolled_back,
+                observed_generation=generation,
+            )
+        )
+    since = {(one.get("type"), one.get("status")): one.get("lastTransitionTime") for one in held}
+    status: dict[str, Any] = {
+        "conditions": [
+            msgspec.structs.replace(
+                one, last_transition_time=since.get((one.type, one.status)) or timestamp.render(now)
+            )
+            for one in conditions
+        ]
+    }
     if book.generation:
         status["activeGeneration"] = book.generation
     return {
@@ -112,6 +248,30 @@ def rule_status(name: str, book: Book, generation: int) -> dict[str, Any]:
         "kind": "DetectionRuleConfig",
         "metadata": {"name": name},
         "status": status,
+    }
+
+
+def event_of(value: Mapping[str, Any], text: str, now: float) -> dict[str, Any]:
+    """Return the Event that tells of a rollback; those of cluster-scoped objects are in the namespace ``default``."""
+    metadata, time = value.get("metadata") or {}, timestamp.render(now)
+    name = str(metadata.get("name", ""))
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name[:200]}.{int(now * 1000):x}", "namespace": "default"},
+        "involvedObject": {
+            "apiVersion": report.API_VERSION,
+            "kind": "DetectionRuleConfig",
+            "name": name,
+            "uid": metadata.get("uid", ""),
+        },
+        "type": "Warning",
+        "reason": ROLLED_BACK,
+        "message": text[:1024],
+        "source": {"component": FIELD_MANAGER},
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
     }
 
 

@@ -147,7 +147,7 @@ async def _into_cluster(
             elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
             started(address)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(Following(client, fleet).run())
+                tasks.create_task(Following(client, fleet, clock, lambda: elector.leading, settings.namespace).run())
                 tasks.create_task(_campaigning(elector, client, fleet, clock))
 
 

@@ -68,7 +68,6 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         self, request_iterator: AsyncIterator[stream_pb2.Upward], context: grpc.aio.ServicerContext
     ) -> None:
         """Serve one node's call."""
-        identity = await self._identity(context)
         if not self._leads():
             await context.write(stream_pb2.Downward(leader=self._leader()))
             return
@@ -77,6 +76,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 hello = (await anext(aiter(request_iterator))).hello
         except (TimeoutError, StopAsyncIteration):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message is to be a Hello")
+        identity = await self._identity(context)
         node = hello.node
         if not node or len(node) > MAX_NAME:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Hello names no node")

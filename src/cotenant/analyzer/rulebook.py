@@ -29,6 +29,8 @@ class Book:
     generation: int
     refused: str | None = None
     refused_generation: int | None = None
+    earlier: tuple[rules.Rules, int] | None = None
+    """What was in force before, and its generation."""
 
 
 class Rulebook:
@@ -43,24 +45,47 @@ class Rulebook:
         """Take one object as the API server gives it, and return its book; invalid rules change nothing in force."""
         metadata = value.get("metadata") or {}
         name, generation = str(metadata.get("name", "")), int(metadata.get("generation") or 0)
-        book = self.books.get(name)
         try:
             parsed = parser.parse_object(value, f"{rules.KIND} {name}").rules
         except errors.DetectError as error:
-            text = " ".join(str(error).split())
-            if book is None:
-                return Book(engine.Engine(self._fallback), 0, text, generation)
-            book.refused, book.refused_generation = text, generation
-            return book
+            return self.refuse(name, generation, " ".join(str(error).split()))
+        book = self.books.get(name)
         if book is None:
             book = self.books[name] = Book(engine.Engine(parsed), generation)
             self._assigned.clear()
         else:
             if book.engine.in_force.node_selector != parsed.node_selector:
                 self._assigned.clear()
+            book.earlier = (book.engine.in_force, book.generation)
             book.engine.replace(parsed)
         book.generation, book.refused, book.refused_generation = generation, None, None
         return book
+
+    def refuse(self, name: str, generation: int, text: str) -> Book:
+        """Note why a generation of an object is not in force, and return the book, whose rules stay as they are."""
+        book = self.books.get(name)
+        if book is None:
+            return Book(engine.Engine(self._fallback), 0, text, generation)
+        book.refused, book.refused_generation = text, generation
+        return book
+
+    def roll_back(self, name: str, text: str) -> Book:
+        """Put back what was in force before an object's newest generation; without an earlier one, forget its rules."""
+        book = self.books[name]
+        generation = book.generation
+        if book.earlier is None:
+            self.remove(name)
+            return Book(engine.Engine(self._fallback), 0, text, generation)
+        earlier, book.generation = book.earlier
+        if earlier.node_selector != book.engine.in_force.node_selector:
+            self._assigned.clear()
+        book.engine.replace(earlier)
+        book.earlier = None
+        return self.refuse(name, generation, text)
+
+    def nodes_of(self, name: str) -> list[str]:
+        """Return the nodes that an object's rules judge now."""
+        return [node for node, assigned in self._assigned.items() if assigned == name]
 
     def remove(self, name: str) -> None:
         """Forget an object; its nodes go to the next rules that match."""

@@ -1,6 +1,7 @@
 """``cotenant config``: the rules of detection, checked, explained, and rolled back."""
 
 import pathlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import typer
@@ -10,6 +11,10 @@ from cotenant.detect import provenance
 app = typer.Typer(no_args_is_help=True)
 
 _JSON = typer.Option(False, "--json", help="For programs.")
+_KUBECONFIG = typer.Option(None, "--kubeconfig", metavar="FILE", help="On this cluster.")
+_IN_CLUSTER = typer.Option(False, "--cluster", help="On the cluster of KUBECONFIG or ~/.kube/config.")
+_NAME = typer.Option("default", "--name", help="On a cluster: which DetectionRuleConfig.")
+_NAMESPACE = typer.Option(None, "--namespace", help="On a cluster: the analyzer's; the kubeconfig's by default.")
 _DATA = typer.Option(None, "--data", metavar="DIR", help="Data directory of `cotenant up`; else where it is by itself.")
 
 
@@ -100,9 +105,27 @@ def presets(
 
 
 @app.command()
-def history(data: pathlib.Path | None = _DATA, as_json: bool = _JSON) -> None:
-    """List the rules that `cotenant up --rules FILE` took, newest last."""
+def history(
+    data: pathlib.Path | None = _DATA,
+    kubeconfig: pathlib.Path | None = _KUBECONFIG,
+    in_cluster: bool = _IN_CLUSTER,
+    name: str = _NAME,
+    namespace: str | None = _NAMESPACE,
+    as_json: bool = _JSON,
+) -> None:
+    """List the rules that `cotenant up --rules FILE` took, or with --kubeconfig the generations on a cluster."""
     from cotenant.cli import printing
+
+    if kubeconfig is not None or in_cluster:
+        from cotenant.analyzer import revisions as kept
+
+        listed = _on_cluster(kubeconfig, namespace, lambda client, where: kept.history(client, where, name))
+        if as_json:
+            printing.print_json([{"number": one.revision, "spec": one.data.get("spec")} for one in listed])
+            return
+        lines = [(str(one.revision), one.metadata.creation_timestamp or "") for one in listed]
+        printing.print_table(["REVISION", "SINCE"], lines, f"No revisions of {name}: the analyzer keeps them.")
+        return
     from cotenant.local import listening, revisions
 
     found = revisions.Revisions(listening.data_directory(data)).history()
@@ -122,10 +145,24 @@ def rollback(
     rules: pathlib.Path | None = typer.Option(
         None, "--rules", metavar="FILE", help="Write here; else to the file that the revision was read from."
     ),
+    kubeconfig: pathlib.Path | None = _KUBECONFIG,
+    in_cluster: bool = _IN_CLUSTER,
+    name: str = _NAME,
+    namespace: str | None = _NAMESPACE,
     as_json: bool = _JSON,
 ) -> None:
-    """Write an earlier revision back to its file; a running `cotenant up` takes it from there."""
+    """Write an earlier revision back to its file, or with --kubeconfig into its object on a cluster."""
     from cotenant.cli import printing
+
+    if kubeconfig is not None or in_cluster:
+        from cotenant.analyzer import revisions as kept
+
+        chosen = _on_cluster(kubeconfig, namespace, lambda client, where: kept.roll_back(client, where, name, number))
+        if as_json:
+            printing.print_json({"name": name, "revision": chosen.revision})
+        else:
+            typer.echo(f"detectionruleconfig/{name}: rules of revision {chosen.revision} written back")
+        return
     from cotenant.local import listening, revisions
 
     taken = revisions.Revisions(listening.data_directory(data)).roll_back(number, rules)
@@ -134,6 +171,21 @@ def rollback(
         printing.print_json({"revision": taken.number, "time": taken.time, "file": target})
     else:
         typer.echo(f"{target}: rules of revision {taken.number} ({taken.time}) written back")
+
+
+def _on_cluster(
+    kubeconfig: pathlib.Path | None, namespace: str | None, ask: Callable[[Any, str], Awaitable[Any]]
+) -> Any:
+    """Return what a question to the API server gives; it gets a client and the analyzer's namespace."""
+    import asyncio
+
+    from cotenant.kube.client import Client, load_configuration
+
+    async def work() -> Any:
+        async with Client(load_configuration(kubeconfig), "cotenant-config") as client:
+            return await ask(client, namespace or client.namespace)
+
+    return asyncio.run(work())
 
 
 def _print_values(values: list[provenance.Value], as_json: bool) -> None:

@@ -1,0 +1,105 @@
+"""The history of each object of rules on a cluster: one ControllerRevision for each generation that was valid."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cotenant.api import report
+from cotenant.detect import rules
+from cotenant.kube import errors
+from cotenant.kube.client import REVISIONS, RULES, Client
+from cotenant.units.errors import CotenantError
+
+MOST = 10
+"""Revisions kept of each object."""
+RULES_LABEL = "cotenant.io/rules"
+
+
+class NoRevision(CotenantError):
+    """There is no such revision."""
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    creation_timestamp: str | None = None
+
+
+class Revision(msgspec.Struct, kw_only=True):
+    """One generation of an object of rules: its number and its spec."""
+
+    revision: int = 0
+    data: dict[str, Any] = {}
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+def label_of(name: str) -> str:
+    """Return the label's value for an object's name, which may be longer than a label."""
+    return name if len(name) <= 63 else hashlib.sha256(name.encode()).hexdigest()[:63]
+
+
+def revision_name(name: str, generation: int) -> str:
+    """Return the name of one generation's revision."""
+    return f"rules-{name if len(name) <= 200 else label_of(name)}-{generation}"
+
+
+async def record(client: Client, namespace: str, value: Mapping[str, Any]) -> None:
+    """Keep the spec of an object as its generation's revision, and drop the oldest beyond the bound.
+
+    :raises KubeError: if it cannot be written; one that is there already is left.
+    """
+    metadata = value["metadata"]
+    name, generation = metadata["name"], int(metadata.get("generation") or 0)
+    owner = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "name": name, "uid": metadata.get("uid", "")}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": revision_name(name, generation),
+            "namespace": namespace,
+            "labels": {RULES_LABEL: label_of(name)},
+            "ownerReferences": [owner] if owner["uid"] else [],
+        },
+        "revision": generation,
+        "data": {"spec": value.get("spec") or {}},
+    }
+    try:
+        await client.create(REVISIONS, body, dict, namespace=namespace)
+    except errors.Conflict:
+        return
+    for old in (await history(client, namespace, name))[:-MOST]:
+        await client.delete(REVISIONS, old.metadata.name, namespace=namespace)
+
+
+async def history(client: Client, namespace: str, name: str) -> list[Revision]:
+    """Return an object's revisions, oldest first.
+
+    :raises KubeError: if they cannot be listed.
+    """
+    page = await client.page(REVISIONS, namespace=namespace, labelSelector=f"{RULES_LABEL}={label_of(name)}", limit=500)
+    found = [msgspec.json.decode(item, type=Revision) for item in page.items]
+    found = [one for one in found if one.metadata.name == revision_name(name, one.revision)]
+    return sorted(found, key=lambda revision: revision.revision)
+
+
+async def roll_back(client: Client, namespace: str, name: str, number: int | None = None) -> Revision:
+    """Write an earlier revision's spec into the object; without a number the newest one that differs from it.
+
+    :raises NoRevision: if there is none.
+    :raises KubeError: if it cannot be written.
+    """
+    value = await client.get(RULES, name, dict[str, Any])
+    known = await history(client, namespace, name)
+    spec = value.get("spec") or {}
+    if number is None:
+        chosen = next((one for one in reversed(known) if one.data.get("spec") != spec), None)
+    else:
+        chosen = next((one for one in known if one.revision == number), None)
+    if chosen is None:
+        listed = ", ".join(str(one.revision) for one in known) or "none"
+        raise NoRevision(
+            f"{name}: no {'earlier revision' if number is None else f'revision {number}'}; there are {listed}"
+        )
+    await client.replace(RULES, name, {**value, "spec": chosen.data.get("spec") or {}}, dict)
+    return chosen

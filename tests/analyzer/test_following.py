@@ -1,0 +1,180 @@
+"""Rules on an API server: in force at once, refused, rolled back, and what is told of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+
+from cotenant.analyzer import revisions
+from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.following import Following
+from cotenant.analyzer.rulebook import Rulebook
+from cotenant.kube.client import Client
+from cotenant.units.clock import ManualClock
+
+AT_RULES = "apis/cotenant.io/v1alpha1/detectionruleconfigs"
+AT_REVISIONS = "apis/apps/v1/namespaces/tests/controllerrevisions"
+AT_EVENTS = "api/v1/namespaces/default/events"
+AT_NODES = "api/v1/nodes"
+
+SENSITIVE = {"hardLimits": {"psiMemoryFullRatio": 0.0001}, "hysteresis": {"hardEnterForSeconds": 2}}
+
+
+class World:
+    def __init__(self, server: ApiServer, opened: Client, clock: ManualClock) -> None:
+        self.server, self.client, self.clock = server, opened, clock
+        for listed_at in (AT_RULES, AT_REVISIONS, AT_EVENTS, AT_NODES):
+            server.objects.setdefault(listed_at, {})
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def replica(self, leads: bool = True) -> tuple[Fleet, Following]:
+        fleet = Fleet(Rulebook(), self.clock)
+        following = Following(self.client, fleet, self.clock, lambda: leads)
+        self.tasks += [asyncio.create_task(following.nodes.run()), asyncio.create_task(following.rules.run())]
+        async with asyncio.timeout(5):
+            while len(self.server.watchers) < len(self.tasks):
+                await asyncio.sleep(0.005)
+        await following.tend()
+        return fleet, following
+
+    async def apply(self, generation: int, name: str = "default", **spec: Any) -> None:
+        held = self.server.objects[AT_RULES].get(name, {})
+        metadata = {"generation": generation, "uid": f"uid-{name}"}
+        kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "DetectionRuleConfig"}
+        self.server.put(AT_RULES, name, **{**held, **kind, "metadata": metadata, "spec": spec})
+        await asyncio.sleep(0.05)
+
+    def status(self, name: str = "default") -> dict[str, Any]:
+        return self.server.objects[AT_RULES][name]["status"]
+
+    def condition(self, kind: str) -> dict[str, Any] | None:
+        return next((one for one in self.status()["conditions"] if one["type"] == kind), None)
+
+    def window(self, fleet: Fleet) -> float:
+        return fleet.rulebook.books["default"].engine.in_force.window_seconds
+
+
+@pytest.fixture
+async def world(api: ApiServer, client: Client, clock: ManualClock) -> AsyncIterator[World]:  # noqa: F811
+    made = World(api, client, clock)
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+def stall(
+    fleet: Fleet, clock: ManualClock, make_sample: Callable[..., Any], nodes: int, hurt: int, seconds: int
+) -> None:
+    for _ in range(seconds):
+        clock.advance(1)
+        for number in range(nodes):
+            fleet.hear(f"n{number}", [make_sample(clock.monotonic(), thrashing=number < hurt, node=f"n{number}")])
+
+
+async def test_each_valid_generation_is_kept_and_told(world: World) -> None:
+    fleet, following = await world.replica()
+    await world.apply(1, windowSeconds=20)
+    await following.tend()
+    first = world.condition("Valid")
+    assert first is not None
+    assert (first["status"], first["reason"], world.status()["activeGeneration"]) == ("True", "InForce", 1)
+    world.clock.advance(100)
+    await world.apply(2, windowSeconds=30)
+    await following.tend()
+    second = world.condition("Valid")
+    assert second is not None
+    assert (second["observedGeneration"], second["lastTransitionTime"]) == (2, first["lastTransitionTime"])
+    world.clock.advance(100)
+    await world.apply(3, windowSeconds=-1)
+    await following.tend()
+    third = world.condition("Valid")
+    assert third is not None
+    assert (third["status"], third["reason"], world.status()["activeGeneration"]) == ("False", "Refused", 2)
+    assert third["lastTransitionTime"] > first["lastTransitionTime"]
+    assert world.window(fleet) == 30
+    kept = world.server.objects[AT_REVISIONS]
+    assert [kept[name]["data"]["spec"]["windowSeconds"] for name in sorted(kept)] == [20, 30]
+    assert kept["rules-default-1"]["metadata"]["ownerReferences"][0]["uid"] == "uid-default"
+
+
+async def test_a_replica_that_does_not_lead_tells_nothing(world: World) -> None:
+    fleet, following = await world.replica(leads=False)
+    await world.apply(1, windowSeconds=20)
+    await following.tend()
+    assert world.window(fleet) == 20
+    assert "status" not in world.server.objects[AT_RULES]["default"]
+    assert not world.server.objects[AT_REVISIONS]
+
+
+async def test_a_change_that_excludes_too_many_is_rolled_back_with_an_event_and_stays_so(
+    world: World, make_sample: Callable[..., Any]
+) -> None:
+    fleet, following = await world.replica()
+    other_fleet, _ = await world.replica(leads=False)
+    await world.apply(1, windowSeconds=10)
+    await following.tend()
+    stall(fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=12)
+    await following.tend()
+    assert fleet.share_of("default").limited == 0
+    await world.apply(2, **SENSITIVE)
+    stall(fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=5)
+    assert (fleet.share_of("default").limited, fleet.share_of("default").nodes) == (4, 10)
+    await following.tend()
+    await asyncio.sleep(0.05)
+    assert following.rollbacks == 1
+    rolled_back = world.condition("RolledBack")
+    assert rolled_back is not None
+    assert rolled_back["observedGeneration"] == 2
+    assert "4 of 10 nodes" in rolled_back["message"]
+    assert world.status()["activeGeneration"] == 1
+    (event,) = world.server.objects[AT_EVENTS].values()
+    assert (event["reason"], event["type"], event["involvedObject"]["name"]) == ("RolledBack", "Warning", "default")
+    for one in (fleet, other_fleet):
+        book = one.rulebook.books["default"]
+        assert (book.generation, book.engine.in_force.hard_limits.psi_memory_full_ratio) == (1, 0.05)
+    stall(fleet, world.clock, make_sample, nodes=10, hurt=0, seconds=30)
+    await following.tend()
+    assert following.rollbacks == 1
+
+    new_fleet, new = await world.replica()  # an analyzer that starts now
+    await new.tend()
+    book = new_fleet.rulebook.books["default"]
+    assert (book.generation, book.engine.in_force.hard_limits.psi_memory_full_ratio) == (1, 0.05)
+    assert world.condition("RolledBack") is not None
+
+    await world.apply(3, windowSeconds=40)
+    await following.tend()
+    assert world.window(fleet) == 40
+    assert world.condition("RolledBack") is None
+
+
+async def test_a_new_leader_finds_the_last_good_rules_behind_bad_ones(world: World) -> None:
+    _, following = await world.replica()
+    await world.apply(4, windowSeconds=25)
+    await following.tend()
+    await world.apply(5, windowSeconds="x")
+    await following.tend()
+    fleet, new = await world.replica()
+    await new.tend()
+    assert world.window(fleet) == 25
+    assert world.status()["activeGeneration"] == 4
+
+
+async def test_history_is_bounded_and_rolls_back_into_the_object(world: World) -> None:
+    for generation in range(1, 15):
+        value = {"metadata": {"name": "default", "generation": generation}, "spec": {"windowSeconds": 9 + generation}}
+        await revisions.record(world.client, "tests", value)
+        await revisions.record(world.client, "tests", value)  # a second leader
+    kept = await revisions.history(world.client, "tests", "default")
+    assert [one.revision for one in kept] == list(range(5, 15))
+    world.server.put(AT_RULES, "default", metadata={"generation": 14, "labels": {"a": "b"}}, spec={"windowSeconds": 23})
+    chosen = await revisions.roll_back(world.client, "tests", "default")
+    assert chosen.revision == 13
+    written = world.server.objects[AT_RULES]["default"]
+    assert written["spec"] == {"windowSeconds": 22}
+    assert written["metadata"]["labels"] == {"a": "b"}
+    with pytest.raises(revisions.NoRevision, match="no revision 99; there are 5, 6"):
+        await revisions.roll_back(world.client, "tests", "default", 99)
