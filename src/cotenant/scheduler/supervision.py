@@ -16,13 +16,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
+from cotenant.kernel import paths
+
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.05
-HUNG_SECONDS = 0.25
-"""Without a heartbeat for so long, a worker hangs that does not use the processor: stopped, or blocked."""
-STILL_SECONDS = 0.2
-"""How long a worker's processor time must stand still; on a busy machine one that computes waits for its turn, too."""
+HUNG_SECONDS = 0.2
+"""Without a heartbeat for so long, at two looks, a worker hangs that does not want the processor: stopped, or blocked.
+"""
 BUSY_SECONDS = 2.0
 """A worker that computes for longer than this without a heartbeat hangs, too; a large request takes less."""
 START_SECONDS = 30.0
@@ -50,8 +51,7 @@ class Worker:
     started_at: float = 0.0
     beat_at: float = 0.0
     has_beaten: bool = False
-    cpu_seconds: float = 0.0
-    moved_at: float = 0.0
+    suspect: bool = False
     wait_until: float = 0.0
 
 
@@ -82,12 +82,13 @@ async def _worker(work: Work, earlier: int, pipe: int) -> None:
             await beating
 
 
-def _cpu_seconds(pid: int) -> float | None:
-    """Return the processor time of a process, or None where it is gone."""
+def _wants_processor(pid: int) -> bool:
+    """Tell whether a process runs or waits for its turn; on a busy machine that may take long, and is no hang."""
     try:
-        return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3) of another process
+        text = (paths.Root().proc / str(pid) / "stat").read_text()
     except OSError:
-        return None
+        return False
+    return text.rpartition(")")[2].split()[:1] == ["R"]
 
 
 class Supervisor:
@@ -137,9 +138,9 @@ class Supervisor:
                 os.read(woken, 4096)
             elif os.read(pipe, 4096):
                 beats[pipe].beat_at = now
-                beats[pipe].has_beaten = True
+                beats[pipe].has_beaten, beats[pipe].suspect = True, False
         for worker in beats.values():
-            self._check(worker, self._clock())
+            self._check(worker, now)
 
     def _start(self, worker: Worker) -> None:
         reading, writing = os.pipe()
@@ -150,7 +151,7 @@ class Supervisor:
         os.close(writing)
         now = self._clock()
         worker.pid, worker.beats, worker.started_at, worker.beat_at = pid, reading, now, now
-        worker.has_beaten, worker.cpu_seconds, worker.moved_at = False, 0.0, now
+        worker.has_beaten = worker.suspect = False
         worker.starts += 1
 
     def _run_worker(self, worker: Worker, reading: int, writing: int) -> None:
@@ -175,15 +176,15 @@ class Supervisor:
         if pid:
             self._ended(worker, os.waitstatus_to_exitcode(status), now)
             return
-        used = _cpu_seconds(worker.pid) or 0.0
-        if used - worker.cpu_seconds > 0.0005:
-            worker.cpu_seconds, worker.moved_at = used, now
         silent = now - worker.beat_at
-        limit = worker.hung_seconds if worker.has_beaten else START_SECONDS
-        if silent < limit:
+        if silent < (worker.hung_seconds if worker.has_beaten else START_SECONDS):
+            worker.suspect = False
             return
-        computes = now - worker.moved_at < STILL_SECONDS
-        if worker.has_beaten and computes and silent < max(BUSY_SECONDS, worker.hung_seconds):
+        patience = max(BUSY_SECONDS, worker.hung_seconds)
+        if worker.has_beaten and silent < patience and _wants_processor(worker.pid):
+            return
+        if not worker.suspect:
+            worker.suspect = True  # a heartbeat that came while we were waiting for our own turn is seen first
             return
         name = f"{worker.name} (process {worker.pid})"
         _log.warning("%s gave no sign of life for %.2f s: ended, started again", name, silent)
