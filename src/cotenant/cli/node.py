@@ -27,6 +27,7 @@ def command(
     analyzer_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the analyzer's certificate.")] = None,
     kubeconfig: Annotated[File, typer.Option(help="Which cluster; the pod's own by default.")] = None,
     no_cluster: Annotated[bool, typer.Option("--no-cluster", help="Follow no API server; --mode holds.")] = False,
+    nri: Annotated[File, typer.Option(metavar="SOCKET", help="Of containerd: set up before start.")] = None,
     metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve /metrics there.")] = "",
     priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
     beside_others: Annotated[
@@ -59,6 +60,7 @@ def command(
         kubeconfig=kubeconfig,
         follow_cluster=not no_cluster,
         metrics=metrics,
+        nri=nri,
         interface=None if priority_interface is None else _one_of(priority_interface, "priority-interface"),
         beside_others=beside_others,
         llc_probe=llc_probe,

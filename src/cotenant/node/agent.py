@@ -28,6 +28,8 @@ from cotenant.units import clock as clocks
 _log = logging.getLogger(__name__)
 
 PODS_EVERY_SECONDS = 10.0
+LOOK_EVERY_SECONDS = 1.0
+"""How often groups are looked at for pods that the last list does not have: a new one is asked for at once."""
 ENFORCE_EVERY_SECONDS = 1.0
 
 
@@ -67,6 +69,7 @@ class Agent:
         self._sender = sender
         self._clock = clock or clocks.SystemClock()
         self._paths: dict[str, str] = {}
+        self._unlisted: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
         self.newest: Sample | None = None
@@ -109,7 +112,18 @@ class Agent:
     async def _follow_pods(self) -> None:
         while True:
             await asyncio.to_thread(self.refresh_pods)
-            await asyncio.sleep(PODS_EVERY_SECONDS)
+            due = self._clock.monotonic() + PODS_EVERY_SECONDS
+            while self._clock.monotonic() < due:
+                await asyncio.sleep(LOOK_EVERY_SECONDS)
+                if await asyncio.to_thread(self.sees_new_pods):
+                    break
+
+    def sees_new_pods(self) -> bool:
+        """Return whether there is a pod's group, not there at the last look, whose pod is not listed."""
+        seen = self._enforcer.look(self._source.pods)
+        unlisted = frozenset(group.path for group in seen.groups if group.pod is None)
+        new, self._unlisted = unlisted - self._unlisted, unlisted
+        return bool(new)
 
     def refresh_pods(self) -> None:
         """Ask for the pods and tell the sampler which group is whose."""

@@ -8,6 +8,7 @@ from prometheus_client import core, registry
 from cotenant.api.report import Mode
 from cotenant.node.agent import Agent
 from cotenant.node.kubelet import PodSource
+from cotenant.node.nri import Plugin
 from cotenant.node.policy import MODES, Policy
 from cotenant.node.sending import Sender
 
@@ -17,11 +18,14 @@ LISTEN = "127.0.0.1:7072"
 class AgentCollector(registry.Collector):
     """Reads the agent when asked."""
 
-    def __init__(self, agent: Agent, source: PodSource, kept: Policy, sender: Sender | None) -> None:
+    def __init__(
+        self, agent: Agent, source: PodSource, kept: Policy, sender: Sender | None, plugin: Plugin | None = None
+    ) -> None:
         self._agent = agent
         self._source = source
         self._policy = kept
         self._sender = sender
+        self._plugin = plugin
 
     def collect(self) -> Iterator[core.Metric]:
         status = self._agent.status
@@ -48,6 +52,15 @@ class AgentCollector(registry.Collector):
                 "cotenant_node_samples_sent": ("Samples sent to the analyzer.", self._sender.sent),
                 "cotenant_node_samples_dropped": ("Samples nobody took in time.", self._sender.dropped),
             }
+        if self._plugin is not None:
+            counters |= {
+                "cotenant_node_nri_connections": (
+                    "Times that the runtime took us as a plugin.",
+                    self._plugin.connections,
+                ),
+                "cotenant_node_nri_adjusted": ("Containers set up before they started.", self._plugin.adjusted),
+                "cotenant_node_nri_failures": ("Requests left to the reconciler.", self._plugin.failures),
+            }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)
         yield core.GaugeMetricFamily("cotenant_node_planned_items", "What differs from the plan.", value=status.planned)
@@ -56,6 +69,9 @@ class AgentCollector(registry.Collector):
             "1 while another co-location agent keeps us to observing.",
             float(bool(status.conflict)),
         )
+        if self._plugin is not None:
+            taken = "1 while the container runtime has us as a plugin."
+            yield core.GaugeMetricFamily("cotenant_node_nri_connected", taken, value=float(self._plugin.connected))
         if self._source.age_seconds is not None:
             age = self._source.age_seconds
             yield core.GaugeMetricFamily("cotenant_node_pods_age_seconds", "Age of the list of pods.", value=age)

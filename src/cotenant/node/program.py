@@ -1,11 +1,13 @@
 """``cotenant node``: everything put together, started, and stopped by SIGINT or SIGTERM."""
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import pathlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -15,7 +17,7 @@ from cotenant.kernel import enforcing, executor, kata, paths, sampler
 from cotenant.kernel.priority import probing
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, expiry, metrics, policy, sending
+from cotenant.node import agent, channel, expiry, metrics, nri, policy, sending, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -36,6 +38,7 @@ class Settings:
     kubeconfig: pathlib.Path | None = None
     follow_cluster: bool = True
     metrics: str = ""
+    nri: pathlib.Path | None = None
     interface: InterfaceName | None = None
     beside_others: bool = False
     llc_probe: bool = False
@@ -70,24 +73,34 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings, root) if settings.analyzer else None
     working = agent.Agent(root, taking, source, kept, enforcer, sender, clock)
+    plugin = None
+    if settings.nri is not None:
+        decisions = starting.Starting(source, kept, enforcer)
+        plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust)
     if settings.metrics:
-        metrics.serve(metrics.AgentCollector(working, source, kept, sender), settings.metrics)
+        metrics.serve(metrics.AgentCollector(working, source, kept, sender, plugin), settings.metrics)
     started(f"cotenant: node {settings.name}, mode {settings.mode}; ctrl-C ends it and leaves limits in force")
     try:
-        if not settings.follow_cluster:
-            await working.run()
-            return
-        config = load_configuration(settings.kubeconfig)
-        async with Client(config, "cotenant-node") as client, asyncio.TaskGroup() as tasks:
-            for informer in policy.informers(client, settings.name, kept):
-                tasks.create_task(informer.run())
-            tasks.create_task(working.run())
-            over = expiry.Expiry(
-                client, settings.name, lambda: kept.object, lambda: sender is not None and sender.connected, clock
-            )
-            tasks.create_task(over.run())
+        async with contextlib.AsyncExitStack() as opened:
+            config = load_configuration(settings.kubeconfig) if settings.follow_cluster else None
+            loops: list[Coroutine[Any, Any, None]] = [working.run()]
+            if plugin is not None:
+                loops.append(plugin.run())
+            if config is not None:
+                client = await opened.enter_async_context(Client(config, "cotenant-node"))
+                loops += [informer.run() for informer in policy.informers(client, settings.name, kept)]
+                loops.append(_expiry(client, settings.name, kept, sender, clock).run())
+            async with asyncio.TaskGroup() as tasks:
+                for loop in loops:
+                    tasks.create_task(loop)
     finally:
         taking.close()
+
+
+def _expiry(
+    client: Client, name: str, kept: policy.Policy, sender: sending.Sender | None, clock: SystemClock
+) -> expiry.Expiry:
+    return expiry.Expiry(client, name, lambda: kept.object, lambda: sender is not None and sender.connected, clock)
 
 
 def _sender(settings: Settings, root: paths.Root) -> sending.Sender:
