@@ -85,3 +85,32 @@ def test_when_descriptors_run_short_files_are_closed_after_each_read(tree, monke
     for file in files:
         file.close()
     assert File.kept == before
+
+
+def test_a_plain_file_that_was_replaced_or_removed_is_noticed(tmp_path):
+    path = tmp_path / "vmstat"
+    path.write_text("before")
+    file = File(path)
+    assert file.read() == b"before"
+    (tmp_path / "new").write_text("after")
+    (tmp_path / "new").rename(path)
+    assert file.read() == b"after"
+    path.unlink()
+    with pytest.raises(errors.FileError) as caught:
+        file.read()
+    assert caught.value.gone
+    assert file.seen
+    path.write_text("again")
+    assert file.read() == b"again"
+    file.close()
+
+
+def test_a_plain_file_that_was_empty_is_followed_too(tmp_path):
+    path = tmp_path / "io.stat"
+    path.write_text("")
+    file = File(path)
+    assert file.read() == b""
+    (tmp_path / "new").write_text("8:0 rbytes=1")
+    (tmp_path / "new").rename(path)
+    assert file.read() == b"8:0 rbytes=1"
+    file.close()

@@ -21,9 +21,12 @@ class File:
 
     A descriptor spares the path walk, and notices that a group was removed even when another took its name (ENODEV).
     When the process has no descriptors left, each read opens and closes.
+
+    A tree of plain files is changed by removing and renaming too, which leaves a descriptor with what was there before;
+    so for these the path is looked at again each time. They have a size, where what the kernel makes up has none.
     """
 
-    __slots__ = ("_fd", "_hint", "path", "seen")
+    __slots__ = ("_fd", "_hint", "_plain", "path", "seen")
 
     kept: ClassVar[int] = 0
     """Descriptors that all files of this process keep open."""
@@ -34,6 +37,7 @@ class File:
         """True once it was read: a later ENOENT then means that it vanished, not that this kernel lacks it."""
         self._fd = -1
         self._hint = 4096
+        self._plain: tuple[int, int] | None = None
 
     def read(self) -> bytes:
         """Return the whole content.
@@ -41,6 +45,8 @@ class File:
         :raises FileError: if it cannot be opened or read; the descriptor is closed then, so the next read opens anew.
         """
         try:
+            if self._plain and self._fd >= 0:
+                self._close_if_replaced()
             fd = self._fd
             opened = fd < 0
             if opened:
@@ -53,9 +59,21 @@ class File:
             self.close()
             raise errors.FileError(self.path, error.errno or errno.EIO) from None
         self.seen = True
-        if opened and File.kept > self._kept_limit():
-            self.close()
+        if opened:
+            status = os.fstat(fd)
+            self._plain = (status.st_dev, status.st_ino) if status.st_size or not data else None
+            if File.kept > self._kept_limit():
+                self.close()
         return data
+
+    def _close_if_replaced(self) -> None:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            self.close()
+            return
+        if (status.st_dev, status.st_ino) != self._plain:
+            self.close()
 
     @staticmethod
     def _kept_limit() -> float:

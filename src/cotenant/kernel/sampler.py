@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import re
 import resource
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,8 @@ from cotenant.units import clock as clocks
 MIN_DEADLINE_S = 2.0
 """A read that takes longer hangs. An overloaded machine is slower than usual, and must not look like a hung one."""
 MAX_DESCRIPTORS = 32768
+_WORD = re.compile("[!-~]{1,253}")
+"""A name or an identity as a kernel gives it; anything else in its place would break what prints it."""
 
 
 class Sampler:
@@ -162,20 +165,21 @@ def _boot_id(root: paths.Root) -> tuple[str | None, MissingReason]:
     """Return the boot's identity, or None and why it is unknown."""
     file = File(root.proc / "sys" / "kernel" / "random" / "boot_id")
     try:
-        text = file.read().decode("ascii", "replace").strip()
+        text = file.read().decode("latin-1").strip()
     except errors.KernelError as error:
         return None, reason_of(error, file)
     finally:
         file.close()
-    return text or None, "malformed"
+    return text if _WORD.fullmatch(text) else None, "malformed"
 
 
 def _node_name(root: paths.Root) -> str:
     """Return the name of the machine: what its own files say, else what this one is called."""
     file = File(root.proc / "sys" / "kernel" / "hostname")
     try:
-        return file.read().decode("utf-8", "replace").strip() or os.uname().nodename
+        text = file.read().decode("latin-1").strip()
     except errors.KernelError:
-        return os.uname().nodename
+        text = ""
     finally:
         file.close()
+    return text if _WORD.fullmatch(text) else os.uname().nodename

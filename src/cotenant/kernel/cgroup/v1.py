@@ -59,10 +59,10 @@ class V1Files:
         counters.read_bytes, counters.write_bytes = _blkio_bytes(blkio, self._disks())
         # A group of the v2 tree that holds no task has no stall to tell of: its tasks may be in v1 groups alone.
         events = _read(self._events)
-        populated = not isinstance(events, str) and b"populated 1" in events
-        pressure = self._v2_pressure if populated else self._v1_pressure
-        if pressure is not None:
-            pressure.read_into(counters)
+        empty = not isinstance(events, str) and b"populated 0" in events
+        for pressure in (None if empty else self._v2_pressure, self._v1_pressure):
+            if pressure is not None and isinstance(counters.cpu_some_usec, str):
+                pressure.read_into(counters)
         return counters
 
     def close(self) -> None:
