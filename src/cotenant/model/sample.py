@@ -4,7 +4,7 @@ Every field is None where it is unknown, and then :attr:`Sample.missing` says wh
 Zero always means zero. Ratios are of 1; CPU ratios are of all online CPUs; rates are per second of the period.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -213,8 +213,20 @@ def encode(sample: Sample) -> bytes:
 
 
 def decode(line: bytes | str) -> Sample:
-    """Return the sample of one JSON object; absent keys are unknown, keys that we do not know are ignored.
+    """Return the sample of one JSON object; absent and null is unknown, keys that we do not know are ignored.
 
     :raises msgspec.DecodeError: if it is not JSON, or a value has the wrong type.
     """
-    return _decoder.decode(line)
+    try:
+        return _decoder.decode(line)
+    except msgspec.ValidationError:
+        return msgspec.convert(_plain(msgspec.json.decode(line)), Sample)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value without keys that are null, which means the same, and with 130 for 130.0, which JSON may say."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
