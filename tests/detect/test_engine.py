@@ -332,14 +332,15 @@ def test_holds_for_twenty_seconds_however_calm() -> None:
     assert states[3:].index(False) + 3 == 23
 
 
-def test_calm_is_at_or_below_leave_ratio_times_threshold() -> None:
-    assert triggered([0.5] * 4 + [0.24] * 40)[-1] is False
-    assert triggered([0.5] * 4 + [0.25] * 40)[-1] is True
+def test_calm_is_past_leave_ratio_times_threshold_not_at_it() -> None:
+    assert triggered([0.5] * 4 + [0.239] * 40)[-1] is False
+    assert triggered([0.5] * 4 + [0.24] * 40)[-1] is True
 
 
 def test_calm_is_never_asked_below_normal() -> None:
     by = rule("psi.io_some_ratio 0.29 0.3 0.9", spec="  windowSeconds: 3\n")
-    assert triggered([0.5] * 4 + [0.29] * 40, by)[-1] is False
+    assert triggered([0.5] * 4 + [0.289] * 40, by)[-1] is False
+    assert triggered([0.5] * 4 + [0.29] * 40, by)[-1] is True
 
 
 def test_calm_of_a_falling_signal() -> None:
@@ -348,9 +349,10 @@ def test_calm_of_a_falling_signal() -> None:
         taken = [at(s, memory={"available_ratio": 0.1 if s < 4 else value}) for s in range(44)]
         return io(run(by, taken)[-1]).triggered
 
-    assert last(0.25) is False
-    assert last(0.24) is True
-    assert last(0.22, normal=0.22) is False
+    assert last(0.251) is False
+    assert last(0.25) is True
+    assert last(0.221, normal=0.22) is False
+    assert last(0.22, normal=0.22) is True
 
 
 def test_a_break_in_the_calm_starts_its_time_again() -> None:

@@ -125,7 +125,7 @@ class Compiled:
 
 
 def leave_point(normal: float, threshold: float, leave_ratio: float, falling: bool) -> float:
-    """Return the value at which a signal is calm again."""
+    """Return the value past which, not at which, a signal is calm again."""
     return min(normal, threshold / leave_ratio) if falling else max(normal, leave_ratio * threshold)
 
 

@@ -1,13 +1,11 @@
 """From samples to evaluations, one each: pure and synchronous, with state for each node. Contracts §3."""
 
-import datetime
 import math
 
-from cotenant.detect import attribution, compiled, disks, errors, reading, rules, state, window
+from cotenant.detect import attribution, compiled, disks, reading, rules, state, timeline, window
 from cotenant.model import evaluation, sample
 from cotenant.units import histogram
 
-_MAX_STEP_BACK_S = 1e-6
 _DIGITS = 12
 """Of a level; what lies beyond is the noise of binary sums."""
 
@@ -15,13 +13,12 @@ _DIGITS = 12
 class _Node:
     """What is remembered of one node."""
 
-    __slots__ = ("at", "block", "boot_id", "bucket", "clock", "detections", "disks", "groups", "hard", "values")
+    __slots__ = ("block", "boot_id", "bucket", "detections", "disks", "groups", "hard", "timeline", "values")
 
     def __init__(self, plan: compiled.Compiled) -> None:
         seconds = plan.rules.window_seconds
         self.boot_id: str | None = None
-        self.at: float | None = None
-        self.clock = ""
+        self.timeline = timeline.Timeline()
         self.values = window.Window(seconds)
         self.block = window.LatencyWindow(seconds)
         self.disks = disks.Disks(seconds)
@@ -70,8 +67,7 @@ class Engine:
         """
         node = self._node_of(taken)
         step_s = self._take(node, taken)
-        plan, at = self._compiled, node.at
-        assert at is not None
+        plan, at = self._compiled, node.timeline.at
         view = reading.NodeView(plan, at, node.values, node.block, node.disks)
         missing: dict[str, sample.MissingReason] = {}
         detections: dict[evaluation.DetectionName, evaluation.Detection] = {}
@@ -111,15 +107,11 @@ class Engine:
 
     def _take(self, node: _Node, taken: sample.Sample) -> float:
         """Put the sample into the node's windows and return the seconds since the one before."""
-        clock = "uptime" if taken.uptime_s is not None else "time"
-        at = taken.uptime_s if taken.uptime_s is not None else _seconds_of(taken)
-        step_s = 0.0
-        if node.at is not None:
-            step_s = at - node.at
-            if clock != node.clock or step_s < -_MAX_STEP_BACK_S:
-                node.clear_windows()
-                step_s = 0.0
-        node.at, node.clock = at, clock
+        step_s = node.timeline.advance(taken)
+        if step_s is None:
+            node.clear_windows()
+            step_s = 0.0
+        at = node.timeline.at
         node.values.add(at, taken.period_s, self._compiled.values(taken))
         # Where each disk is judged by itself, all together only stand in, and merging histograms is dear.
         alone = self._compiled.stands_in_block and not taken.block.devices
@@ -131,7 +123,7 @@ class Engine:
             congestion = node.detections.get("ioCongestion")
             calm = not (congestion and congestion.triggered)
             node.disks.add(at, taken, calm, counts)
-        return max(step_s, 0.0)
+        return step_s
 
     def _detect(
         self,
@@ -159,7 +151,6 @@ class Engine:
         current = node.detections.get(detection.name)
         if current is None:
             current = node.detections[detection.name] = state.DetectionState()
-        assert node.at is not None
         hysteresis = self._compiled.rules.hysteresis
         index, reached, calm = 0.0, False, True
         for read in readings:
@@ -168,9 +159,9 @@ class Engine:
                 reached = reached or read.reached
                 calm = calm and read.calm
         if certain:
-            current.known(node.at, step_s, reached, calm, hysteresis)
+            current.known(node.timeline.at, step_s, reached, calm, hysteresis)
         else:
-            current.unknown(node.at, hysteresis)
+            current.unknown(node.timeline.at, hysteresis)
         signals: dict[str, evaluation.SignalState] = {}
         for entry, read in zip(entries, readings, strict=True):
             name = entry.rule.signal
@@ -179,7 +170,7 @@ class Engine:
             if read.index is None:
                 missing[name] = view.why_unknown(entry, node.values, taken)
         if current.triggered:
-            victims, suspects = node.groups.blame(detection.name, taken, node.at)
+            victims, suspects = node.groups.blame(detection.name, taken, node.timeline.at)
         else:
             node.groups.acquit(detection.name)
             victims, suspects = [], []
@@ -201,12 +192,11 @@ class Engine:
         missing: dict[str, sample.MissingReason],
     ) -> None:
         hysteresis = self._compiled.rules.hysteresis
-        assert node.at is not None
         for name, hard in node.hard.items():
             limit = self._compiled.hard[name]
             signal = compiled.HARD_LIMITS[name]
             mean = view.mean(signal) if limit is not None else None
-            hard.update(node.at, step_s, mean, limit, hysteresis)
+            hard.update(node.timeline.at, step_s, mean, limit, hysteresis)
             if limit is not None and mean is None:
                 why = node.values.why_unknown(self._compiled.columns[signal])
                 missing[signal] = reading.said_missing(signal, taken) or why or "too_few"
@@ -216,7 +206,7 @@ def _rebooted(node: _Node, taken: sample.Sample) -> bool:
     if taken.boot_id and node.boot_id:
         return taken.boot_id != node.boot_id
     # Without boot ids, a monotonic clock that steps back is another boot.
-    return taken.uptime_s is not None and node.clock == "uptime" and taken.uptime_s < (node.at or 0.0)
+    return node.timeline.rebooted(taken)
 
 
 def _counts(block: sample.Block) -> histogram.Histogram | None:
@@ -238,13 +228,3 @@ def _latencies(at: float, block: sample.Block, counts: histogram.Histogram | Non
     known = all(device.in_flight is not None for device in block.devices.values())
     oldest = max(ages) if ages else 0.0 if known and not in_flight else None
     return window.Latencies(at, completions, percentiles, counts, oldest)
-
-
-def _seconds_of(taken: sample.Sample) -> float:
-    try:
-        time = datetime.datetime.fromisoformat(taken.time.replace("Z", "+00:00"))
-    except ValueError as error:
-        raise errors.BadSamples(
-            f"node {taken.node}: no uptime_s, and time {taken.time!r} is not RFC 3339; one of them is needed"
-        ) from error
-    return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()

@@ -152,7 +152,7 @@ class NodeView:
             index_of(latency.value, latency.normal, latency.saturation),
             latency.threshold,
             reached=_at_most(latency.threshold, latency.value),
-            calm=_at_most(latency.value, leave),
+            calm=not _at_most(leave, latency.value),
         )
 
     def why_unknown(self, entry: compiled.Entry, values: window.Window, taken: sample.Sample) -> sample.MissingReason:
@@ -176,7 +176,7 @@ def _plain(entry: compiled.Entry, value: float | None) -> Reading:
     if value is None:
         return Reading(None, None, rule.threshold)
     reached = _at_most(value, rule.threshold) if entry.falling else _at_most(rule.threshold, value)
-    calm = _at_most(entry.leave, value) if entry.falling else _at_most(value, entry.leave)
+    calm = not (_at_most(value, entry.leave) if entry.falling else _at_most(entry.leave, value))
     return Reading(value, index_of(value, rule.normal, rule.saturation), rule.threshold, reached, calm)
 
 

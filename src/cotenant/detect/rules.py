@@ -134,7 +134,7 @@ class Hysteresis:
         reason="excluding a node costs capacity, so a start-up or a compaction must not do it",
     )
     leave_ratio: float = _key(
-        "A rising signal is calm at max(normal, leaveRatio·threshold), a falling at min(normal, threshold/leaveRatio).",
+        "Calm is below max(normal, leaveRatio·threshold), of a falling signal above min(normal, threshold/leaveRatio).",
         default=0.8,
         above=0,
         maximum=1,

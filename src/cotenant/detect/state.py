@@ -65,7 +65,7 @@ class DetectionState:
         """Count an evaluation: whether some signal is at or past its threshold, and whether each is calm."""
         self._known_at = at
         if self.triggered:
-            if self._leaving.over(calm and not reached, step_s, hysteresis):
+            if self._leaving.over(calm, step_s, hysteresis):
                 self.triggered = False
                 self._reached = 0
             return
@@ -106,7 +106,8 @@ class HardState:
 
 def round_half_up(mean: float) -> float:
     """Return a ratio rounded half up to 0.0001 (a half is not exact in binary, so it may be a hair less)."""
-    return math.floor(mean * 10_000 + 0.5 + 1e-7) / 10_000
+    scaled = mean * 10_000 + 0.5 + 1e-7
+    return math.floor(scaled) / 10_000 if math.isfinite(scaled) else mean
 
 
 def bucket_of(index: float) -> evaluation.Bucket:

@@ -41,7 +41,12 @@ def why_unknown(times: Sequence[float], at: float, gap_s: float) -> MissingReaso
 def mean_of(values: Sequence[float]) -> float:
     """Return the plain mean, which is exact for equal values: a signal that stands at its threshold is at it."""
     first = values[0]
-    return first if values.count(first) == len(values) else math.fsum(values) / len(values)
+    if values.count(first) == len(values):
+        return first
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
 
 
 class Window:
