@@ -87,7 +87,9 @@ class Reader:
                 continue
             seen[name] = line_of(name_node)
             if known is not None and name not in known:
-                self.refuse(name_node, path, "unknown key", catalogue.nearest(name, known))
+                close = catalogue.nearest(name, known)
+                there_are = "" if close else f"; valid here: {', '.join(known)}"
+                self.refuse(name_node, path, f"unknown key{there_are}", close)
                 continue
             yield name, value
 

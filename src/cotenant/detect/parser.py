@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import types
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -107,7 +108,7 @@ class _Document:
             name=name,
             preset=preset,
             node_selector=self._selector(name, given.get("nodeSelector")),
-            window_seconds=self._window(given, basis),
+            window_seconds=self._window(given.get("windowSeconds"), spec, basis),
             detections=types.MappingProxyType(detections),
             **{
                 field: self._fields(given[key], f"spec.{key}", getattr(basis, field))
@@ -133,17 +134,18 @@ class _Document:
             self._reader.refuse(value, "spec.nodeSelector", "the object default serves the nodes that no other selects")
         return types.MappingProxyType(selector)
 
-    def _window(self, given: Mapping[str, yaml.Node], basis: rules.Rules) -> float:
-        if "windowSeconds" not in given:
-            return basis.window_seconds
-        value = given["windowSeconds"]
-        window = self._bounded(value, "spec.windowSeconds", rules.keys(rules.Rules)["windowSeconds"][1], whole=False)
+    def _window(self, value: yaml.Node | None, spec: yaml.Node | None, basis: rules.Rules) -> float:
+        window: float | None = basis.window_seconds
+        if value is not None:
+            bounds = rules.keys(rules.Rules)["windowSeconds"][1]
+            window = self._bounded(value, "spec.windowSeconds", bounds, whole=False)
         if window is None:
             return basis.window_seconds
-        if window < 3 * self._period_s:
+        place = value or spec
+        if place is not None and window < 3 * self._period_s:
             least = f"{3 * self._period_s:g}"
             message = f"{window:g} s is less than 3 periods of {self._period_s:g} s; write {least} or more"
-            self._reader.refuse(value, "spec.windowSeconds", message)
+            self._reader.refuse(place, "spec.windowSeconds", message)
         return window
 
     def _bounded(self, value: yaml.Node, path: str, known: rules.Key, whole: bool) -> float | int | None:
@@ -267,7 +269,14 @@ class _Document:
     def _weights(
         self, value: yaml.Node | None, detections: Mapping[evaluation.DetectionName, rules.DetectionRule]
     ) -> None:
-        if value is not None and not any(rule.enabled and rule.weight > 0 for rule in detections.values()):
+        if value is None:
+            return
+        total = sum(rule.weight for rule in detections.values() if rule.enabled)
+        if total <= 0:
             self._reader.refuse(
                 value, "spec.detections", "no enabled detection has a weight; give one a weight above 0"
+            )
+        elif not math.isfinite(total):
+            self._reader.refuse(
+                value, "spec.detections", "the weights together are no finite number; give smaller ones"
             )
