@@ -28,12 +28,11 @@ def check(
 
     Exit 1: some file is not valid; 2: some file cannot be read.
     """
-    from cotenant.cli import printing
+    from cotenant.cli import periods, printing
     from cotenant.detect import errors
     from cotenant.local import rules_file
-    from cotenant.units import quantity
 
-    period_s = quantity.seconds(period)
+    period_s = periods.seconds(period)
     answers: list[dict[str, Any]] = []
     status = 0
     for file in files:

@@ -39,10 +39,9 @@ def command(
     """Sample this node, send samples to the analyzer, and hold offline pods back as the NodeSLO says."""
     import asyncio
 
-    from cotenant.cli import logs
+    from cotenant.cli import logs, periods
     from cotenant.node import program
     from cotenant.node.kubelet import Settings
-    from cotenant.units import quantity
 
     logs.to_stderr(as_json)
     name = name or os.environ.get("NODE_NAME", "")
@@ -52,7 +51,7 @@ def command(
     settings = program.Settings(
         name=name,
         mode=_one_of(mode, "mode"),
-        period_seconds=quantity.seconds(period),
+        period_seconds=periods.seconds(period),
         kubelet=Settings(kubelet, token, kubelet_ca or _if_there(SERVICE_ACCOUNT / "ca.crt"), kubelet_insecure_tls),
         analyzer=analyzer,
         analyzer_ca=analyzer_ca,

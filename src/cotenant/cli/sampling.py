@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import typer
 
-from cotenant.cli import roots
+from cotenant.cli import periods, roots
 from cotenant.kernel import sampler
 from cotenant.kernel.cgroup import classes
 from cotenant.model.sample import Sample
-from cotenant.units import errors, quantity
+from cotenant.units import errors
 
 PERIOD_MINIMUM_S = 0.005
 PERIODS_IN_WINDOW = 3
@@ -56,7 +56,7 @@ def open_sampler(
     :raises BadMatch: if a match is not ``GLOB=QOS``.
     :raises BadRoot: if the root has no ``proc``.
     """
-    period_s = quantity.seconds(period)
+    period_s = periods.seconds(period)
     if period_s < PERIOD_MINIMUM_S:
         raise BadPeriod(f"--period {period}: one look takes milliseconds itself; give 5ms or more")
     matches = [classes.Match.parse(text) for text in match]

@@ -8,6 +8,7 @@
         ├── BadRules         a rules file that is refused, with every problem and its place
         │   └── UnreadableRules
         └── BadSamples       a line that is not a sample
+            └── TornSamples  half a line at the end
 """
 
 import dataclasses
@@ -64,3 +65,9 @@ class UnreadableRules(BadRules):
 
 class BadSamples(DetectError):
     """A line of a file of samples that is not a sample."""
+
+
+class TornSamples(BadSamples):
+    """The last line of a file of samples is only half there; everything before it was taken."""
+
+    exit_status = 3

@@ -14,18 +14,23 @@ def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
     """Yield line number and sample of each line that is not blank; ``-`` is standard input.
 
     :raises BadSamples: at the first line that is not a sample, or if the file cannot be read.
+    :raises TornSamples: at the end, when what is left is half a line: whoever wrote it was ended meanwhile.
     """
     try:
         source = sys.stdin.buffer if str(path) == "-" else path.open("rb")
     except OSError as error:
-        raise errors.BadSamples(f"{path}: cannot be read: {error.strerror}") from error
+        raise errors.BadSamples(
+            f"{path}: cannot be read: {error.strerror}; give a file that `cotenant record` wrote"
+        ) from error
     with source:
         lines = enumerate(source, 1)
         while True:
             try:
                 number, line = next(lines, (0, b""))
             except OSError as error:
-                raise errors.BadSamples(f"{path}: cannot be read: {error.strerror}") from error
+                raise errors.BadSamples(
+                    f"{path}: cannot be read: {error.strerror}; give a file that `cotenant record` wrote"
+                ) from error
             if number == 0:
                 return
             if not line.strip():
@@ -33,4 +38,10 @@ def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
             try:
                 yield number, sample.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise errors.BadSamples(f"{path}:{number}: not a sample: {error}") from error
+                if not line.endswith(b"\n") and line.lstrip().startswith(b"{"):
+                    raise errors.TornSamples(
+                        f"{path}:{number}: the last line ends in the middle and was left out; all before it was read"
+                    ) from error
+                raise errors.BadSamples(
+                    f"{path}:{number}: not a sample: {error}; give lines as `cotenant record` writes them"
+                ) from error

@@ -25,6 +25,8 @@ _SUFFIXES = {
 }
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([eE][+-]?[0-9]{1,3})|([numkMGTPE]|[KMGTPE]i))?")
 _DURATION = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(us|ms|s|m|h|d)")
+MAX_SECONDS = 1e9
+"""Thirty years: what is longer is a slip, and more than the kernel's timers take."""
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -61,7 +63,7 @@ def _ceil(value: decimal.Decimal) -> int:
 def seconds(text: str) -> float:
     """Return a duration in seconds: ``1s``, ``500ms``, ``2m30s``.
 
-    :raises BadQuantity: if a unit is missing or unknown, or the duration is not positive.
+    :raises BadQuantity: if a unit is missing or unknown, or the duration is not positive or absurd.
     """
     total, end = 0.0, 0
     for match in _DURATION.finditer(text):
@@ -69,6 +71,6 @@ def seconds(text: str) -> float:
             break
         total += float(match[1]) * _SECONDS[match[2]]
         end = match.end()
-    if end != len(text) or total <= 0:
+    if end != len(text) or not 0 < total < MAX_SECONDS:
         raise BadQuantity(f"duration {text!r}: write a positive number with a unit, like 1s, 500ms or 2m30s")
     return total
