@@ -43,9 +43,9 @@ test: venv ## every test that needs no long build
 	@tools/packages.sh $(TEST_PACKAGES)
 	@$(BIN)/pytest -q -m "not vm and not cluster"
 
-test-all: venv ## all tests, also virtual machines and a cluster
-	@tools/packages.sh $(TEST_PACKAGES) $(VM_PACKAGES) $(CLUSTER_PACKAGES)
-	@$(BIN)/pytest -q
+test-all: test ## all tests: those of `make test`, then virtual machines and a cluster
+	@tools/packages.sh $(VM_PACKAGES) $(CLUSTER_PACKAGES)
+	@$(BIN)/pytest -q -m "vm or cluster"
 
 bench: venv native ## measure cost and speed, ours beside the target (minutes)
 	@for run in bench/*/run.py; do echo "== $$run"; $(BIN)/python $$run || exit 1; done
