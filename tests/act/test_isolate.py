@@ -177,6 +177,16 @@ def test_a_v1_limit_reclaims_file_cache_and_never_comes_near_what_would_be_kille
     assert node.read("memory", group, "memory.limit_in_bytes") == limit
 
 
+def test_what_thrashes_within_its_own_limit_is_held_back_in_what_it_reads(machine: Make) -> None:
+    node = machine("mainline-v1")
+    group = node.pod("be", "BestEffort", "BE")
+    node.write("memory", group, "memory.limit_in_bytes", str(100 << 20))
+    run = Run(node, group, isolate.Use(memory_bytes=99 << 20, read_bytes_per_sec=1e7))
+    run.tick(seen("memoryPressure", group))
+    assert node.read("blkio", group, "blkio.throttle.read_bps_device") == "254:0 7000000"
+    assert node.read("memory", group, "memory.limit_in_bytes") == str(100 << 20)
+
+
 @pytest.mark.parametrize(("suppressed", "quota"), [("300000", "280000"), ("100000", "100000"), ("-1", "280000")])
 def test_of_two_quotas_the_tighter_one_counts(machine: Make, suppressed: str, quota: str) -> None:
     node = machine()

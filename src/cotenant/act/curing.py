@@ -4,7 +4,6 @@ One instance per node. It turns a sample and an evaluation into what :mod:`coten
 a record of each isolation for the incident that it belongs to.
 """
 
-import dataclasses
 from collections.abc import Mapping
 
 import msgspec
@@ -121,8 +120,3 @@ def busiest_disk(sample: Sample, disks: Mapping[str, str]) -> str | None:
     waits = {n: d.p99_usec or d.oldest_in_flight_usec or 0.0 for n, d in known.items()}
     busy = [name for name, wait in waits.items() if wait > 0]
     return disks[max(busy, key=lambda name: (waits[name], name))] if busy else None
-
-
-def parameters(*, evict: bool) -> isolate.Parameters:
-    """Return the parameters of a node on which eviction was allowed, or not."""
-    return dataclasses.replace(isolate.Parameters(), evict=evict)

@@ -17,6 +17,7 @@ from cotenant.units.plan import PlanItem
 
 ANONYMOUS_ROOM = 1.25
 """A v1 memory limit is never lower than this many times what cannot be reclaimed."""
+AT_LIMIT_RATIO = 0.9
 REASON_OFF = "isolation has ended"
 WORST_FIRST: tuple[DetectionName, ...] = ("memoryPressure", "ioCongestion", "cpuContention", "cachePollution")
 
@@ -187,9 +188,10 @@ def _first(
     keep = 1 - chosen.step_ratio
     if name == "cpuContention":
         found = _quota(snapshot, group, use, keep)
-    elif name == "memoryPressure":
+    elif name == "memoryPressure" and not _at_own_limit(snapshot, group, use):
         found = _memory(snapshot, group, use, keep)
-    elif name == "ioCongestion":
+    elif name in ("ioCongestion", "memoryPressure"):
+        # What thrashes within a limit of its own hurts by what it reads again; less memory would make that more.
         found = _disk(snapshot, group, use, keep, disk)
     else:
         found = _bandwidth(snapshot, keep)
@@ -224,6 +226,14 @@ def _memory(snapshot: Snapshot, group: str, use: Use, keep: float) -> dict[str, 
             return {}
         wanted = max(wanted, int(anonymous * ANONYMOUS_ROOM))
     return {path: str(wanted // snapshot.page_bytes * snapshot.page_bytes)}
+
+
+def _at_own_limit(snapshot: Snapshot, group: str, use: Use) -> bool:
+    """Return whether a group fills a memory limit of its own."""
+    path = cgroup.memory_limit_path(snapshot, group)
+    text = (path and snapshot.files.read(path)) or ""
+    limit = Limit.parse(text).value if text == "max" or text.lstrip("-").isdigit() else None
+    return limit is not None and (use.memory_bytes or 0) >= limit * AT_LIMIT_RATIO
 
 
 def _anonymous_bytes(snapshot: Snapshot, group: str) -> int | None:

@@ -3,6 +3,7 @@
 Sampling never waits for it: a round that is late works on the newest sample and skips those between.
 """
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant.act import curing, planning, registry, steadying
+from cotenant.act import curing, isolate, planning, registry, steadying
 from cotenant.act.draft import Draft, Plan
 from cotenant.kernel import disk, enforcing, executor, paths, undo
 from cotenant.kernel.cgroup.classes import Match
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = DEFAULT_POLICY
     matches: tuple[Match, ...] = ()
     evict: bool = False
+    isolation: isolate.Parameters = isolate.Parameters()
     dry_run: bool = False
     beside_others: bool = False
 
@@ -75,7 +77,7 @@ class Enforcement:
         self._clock = clock or SystemClock()
         self.writer = executor.Executor(root, dry_run=settings.dry_run, evict=evict, clock=self._clock)
         self.enforcer = enforcing.Enforcer(root, self.writer, clock=self._clock, beside_others=settings.beside_others)
-        self._curing = curing.Curing(curing.parameters(evict=settings.evict))
+        self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
         self._steadying = steadying.Steadying()
         self._outlay = outlay.Outlay(self._clock)
         self._strategies = tuple(name for name in registry.ORDER if settings.evict or name not in EVICTING)

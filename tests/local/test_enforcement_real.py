@@ -1,0 +1,266 @@
+"""The loop that acts, on this machine's own cgroups, with real noise: short, bounded, and gone afterwards."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from cotenant.act.isolate import Parameters
+from cotenant.detect import engine, parser
+from cotenant.kernel import executor, paths, sampler, undo
+from cotenant.local import enforcement, groups
+from cotenant.model.evaluation import DetectionName, Evaluation
+from cotenant.model.sample import Sample
+
+pytestmark = pytest.mark.real
+
+COTENANT = (sys.executable, "-m", "cotenant")
+MIB = 1 << 20
+ONLINE = """
+import mmap, os, sys, time
+file, block, number = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096), 0
+while True:
+    time.sleep(0.002)
+    number += 1
+    os.preadv(file, [block], number % 2048 * 4096)
+"""
+PAGES = """
+import mmap, random, sys
+with open(sys.argv[1], "rb") as file:
+    data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+while True:
+    data[random.randrange(len(data) // 4096) * 4096]
+"""
+RULES = """
+apiVersion: cotenant.io/v1alpha1
+kind: DetectionRuleConfig
+metadata: {name: quick}
+spec:
+  preset: default
+  windowSeconds: 4
+  hysteresis: {leaveForSeconds: 3, minHoldSeconds: 5}
+"""
+
+
+class Tick(NamedTuple):
+    sample: Sample
+    evaluation: Evaluation
+
+
+def with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+
+
+class Host:
+    """Commands in managed groups, a sampler and an engine."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.root = paths.Root()
+        self.commands: list[subprocess.Popen[bytes]] = []
+        self.sampler = sampler.open_sampler(self.root)
+        self.engine = engine.Engine(parser.parse(RULES, "quick.yaml")[0].rules)
+        self.sampler.prime()
+        self._due = time.monotonic()
+
+    def run(self, qos: str, *command: str, options: tuple[str, ...] = ()) -> str:
+        name = f"{self.name}-{len(self.commands)}"
+        words = (*COTENANT, "run", "--qos", qos, "--name", name, *options, "--", "timeout", "-k", "1", "150", *command)
+        self.commands.append(
+            subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )
+        path = f"cotenant-{qos.lower()}/{name}"
+        mount = self.root.hierarchy("cpu")
+        assert mount is not None
+        await_true(lambda: (mount.path / path / "cgroup.procs").read_text().strip(), f"{path} has a process")
+        return path
+
+    def file(self, controller: str, group: str, name: str) -> pathlib.Path:
+        mount = self.root.hierarchy(controller)
+        assert mount is not None
+        return mount.path / group / name
+
+    def tick(self) -> Tick:
+        self._due = max(self._due + 1, time.monotonic())
+        time.sleep(max(0.0, self._due - time.monotonic()))
+        sample = self.sampler.sample()
+        return Tick(sample, self.engine.evaluate(sample))
+
+    def end(self, number: int) -> None:
+        self.commands[number].terminate()
+        self.commands[number].wait(20)
+
+    def close(self) -> None:
+        for command in self.commands:
+            if command.poll() is None:
+                command.terminate()
+        for command in self.commands:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                command.wait(20)
+        self.sampler.close()
+        managed = groups.Groups(self.root)
+        for record in managed.records():
+            if record.name.startswith(self.name):
+                for pid in managed.members(record.path):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                await_true(lambda path=record.path: managed.remove(path), "the group is removed")
+                managed.forget(record.name)
+
+
+def await_true(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            if condition():
+                return
+        assert time.monotonic() < deadline, f"waited {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    if os.geteuid() != 0:
+        pytest.skip("making cgroups needs root")
+    root = paths.Root()
+    cpu = root.hierarchy("cpu")
+    if cpu is None or not os.access(cpu.path, os.W_OK):
+        pytest.skip("no writable cpu hierarchy")
+    found = Host(f"e{os.getpid()}")
+    yield found
+    found.close()
+
+
+def quota(host: Host, group: str) -> str:
+    cpu = host.root.hierarchy("cpu")
+    assert cpu is not None
+    name = "cpu.cfs_quota_us" if cpu.version == 1 else "cpu.max"
+    return host.file("cpu", group, name).read_text().split()[0]
+
+
+def test_up_holds_offline_commands_back_keeps_that_when_it_ends_and_restore_undoes_it(
+    host: Host, tmp_path: pathlib.Path
+) -> None:
+    be, ls = host.run("BE", "sh", "-c", "while :; do :; done"), host.run("LS", "sleep", "100")
+    none = quota(host, "cotenant-be")
+    words = (*COTENANT, "up", "--enforce", "--no-web", "--data", str(tmp_path / "data"))
+    up = subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL)
+    try:
+        await_true(lambda: quota(host, "cotenant-be") != none, "the quota of offline work")
+    finally:
+        up.terminate()
+        assert up.wait(20) == 0
+    held = quota(host, "cotenant-be")
+    assert int(held) < 100_000 * (os.cpu_count() or 1)
+    assert quota(host, be) == quota(host, ls) == none
+    if host.file("cpu", be, "cpu.idle").exists():
+        assert host.file("cpu", be, "cpu.idle").read_text().strip() == "1"
+        assert host.file("cpu", ls, "cpu.idle").read_text().strip() == "0"
+    restoration = undo.restore(executor.Executor(host.root))
+    assert quota(host, "cotenant-be") == none
+    # The groups themselves, and their CPU sets, go with the commands that still run in them.
+    assert {pathlib.Path(left.path).name for left in restoration.failed if "cgroup/cpu/" in left.path} <= {
+        "cotenant-be", "cotenant-ls", pathlib.Path(be).name, pathlib.Path(ls).name,
+    }  # fmt: skip
+
+
+def test_a_steady_state_makes_no_writes(host: Host) -> None:
+    host.run("BE", "sleep", "100")
+    host.run("LS", "sleep", "100")
+    loop = enforcement.Enforcement(host.root, enforcement.Settings())
+    tick = host.tick()
+    loop.round(tick)
+    loop.round(tick)
+    before = loop.writer.writes_total
+    started = time.monotonic()
+    for _ in range(60):
+        loop.round(tick)
+    assert loop.writer.writes_total == before
+    assert (time.monotonic() - started) / 60 < 0.2
+    loop.restore()
+
+
+def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.Enforcement:
+    """Run the loop until the victim has recovered; return it."""
+    settings = enforcement.Settings(isolation=Parameters(look_seconds=4, steps_max=8))
+    loop = enforcement.Enforcement(host.root, settings)
+    deadline = time.monotonic() + 75
+    stalled, ticks = [], []
+    while time.monotonic() < deadline:
+        tick = host.tick()
+        loop.round(tick)
+        ticks.append(tick)
+        isolation = loop.state().isolation
+        group = next(g for g in tick.sample.cgroups if g.path == victim)
+        stalled.append(group.psi.io_some_ratio or 0.0)
+        if isolation is not None and isolation.recovered:
+            assert isolation.suspect == be
+            assert isolation.detection == kind
+            assert isolation.recovery_seconds is not None
+            assert stalled[-1] < max(stalled)
+            return loop
+    detection = ticks[-1].evaluation.detections[kind]
+    loop.restore()
+    pytest.fail(f"no recovery in 75 s: {loop.state().isolation}, {detection}")
+
+
+def blkio_limits(host: Host, group: str) -> str:
+    blkio = host.root.hierarchy("blkio")
+    if blkio is None:
+        return host.file("io", group, "io.max").read_text()
+    names = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device")
+    return "".join(host.file("blkio", group, name).read_text() for name in names)
+
+
+@pytest.fixture
+def files(host: Host) -> Iterator[pathlib.Path]:
+    """A directory on a real disk, with the file that online work reads."""
+    directory = pathlib.Path("/var/tmp") / f"cotenant-{host.name}"
+    directory.mkdir()
+    (directory / "online").write_bytes(os.urandom(8 * MIB))
+    yield directory
+    host.close()
+    shutil.rmtree(directory)
+
+
+def test_a_disk_antagonist_is_stepped_down_and_the_victim_recovers(host: Host, files: pathlib.Path) -> None:
+    if shutil.which("fio") is None:
+        pytest.skip("fio is not installed")
+    victim = host.run("LS", sys.executable, "-c", ONLINE, str(files / "online"))
+    for _ in range(12):
+        host.tick()
+    options = ["--size=256M", "--direct=1", "--ioengine=libaio", "--rw=randwrite", "--bs=256k", "--iodepth=64"]
+    be = host.run(
+        "BE", "fio", "--name=noise", f"--filename={files / 'noise'}", *options, "--numjobs=4", "--time_based",
+        "--runtime=100",
+    )  # fmt: skip
+    loop = cure(host, "ioCongestion", victim, be)
+    assert blkio_limits(host, be).strip()
+    loop.restore()
+    assert not blkio_limits(host, be).strip()
+
+
+def test_a_memory_antagonist_is_stepped_down_and_the_victim_recovers(host: Host, files: pathlib.Path) -> None:
+    with (files / "noise").open("wb") as file:
+        for _ in range(256):
+            file.write(os.urandom(MIB))
+        file.flush()
+        os.fsync(file.fileno())
+    victim = host.run("LS", sys.executable, "-c", ONLINE, str(files / "online"))
+    for _ in range(12):
+        host.tick()
+    command = f"for i in 1 2 3 4 5 6; do {sys.executable} -c '{PAGES}' {files / 'noise'} & done; wait"
+    be = host.run("BE", "sh", "-c", command, options=("--memory", "85M"))
+    loop = cure(host, "memoryPressure", victim, be)
+    assert blkio_limits(host, be).strip()
+    loop.restore()
+    assert not blkio_limits(host, be).strip()
