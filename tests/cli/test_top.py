@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from cotenant.cli import app, top
+from cotenant.model.enforcement import HeldFile
 from cotenant.model.evaluation import Detection, Evaluation, SignalState, Suspect, Victim
 from cotenant.model.sample import Block, Cgroup, CgroupPsi, Cpu, Sample
 
@@ -132,3 +133,23 @@ def test_in_a_terminal_it_draws_until_q(no_color: bool) -> None:
             process.kill()
             process.wait()
         os.close(master)
+
+
+def test_what_is_held_back_and_what_others_made_of_it() -> None:
+    def file(name: str, actual: str, strategy: str) -> HeldFile:
+        return HeldFile(
+            path=f"sys/fs/cgroup/cpu/be/{name}",
+            target="1",
+            actual=actual,
+            strategy=strategy,
+            reason="why",
+            original="0",
+        )
+
+    written = [file("cpu.idle", "1", "group_identity"), *(file(f"q{n}", "2", "cpu_suppress") for n in range(3))]
+    console = Console(width=80, record=True)
+    console.print(top.screen(sample(), evaluation(), "c", rows=None, live=False, written=written))
+    lines = [line for line in console.export_text().splitlines() if line.startswith("held")]
+    assert lines[0].rstrip() == "held     be q0 2, not 1 (before 0): why"
+    assert lines[-1].startswith("held     1 files more")
+    assert all(len(line) <= 80 for line in lines)

@@ -2,6 +2,7 @@ import pytest
 
 from cotenant.local.incidents import IncidentTracker
 from cotenant.model.evaluation import Detection, Evaluation, SignalState, Suspect, Victim
+from cotenant.model.incident import Isolated
 
 
 def evaluation(second: int, level: float | None = 0.1, hard: bool = False, **detections: Detection) -> Evaluation:
@@ -76,3 +77,20 @@ def test_names_are_bounded() -> None:
     (begun,) = tracker.follow(evaluation(1, ioCongestion=Detection(triggered=True, suspects=suspects, victims=victims)))
     assert len(begun.suspects) == len(begun.victims) == 8
     assert begun.suspects[0].name == "s49"
+
+
+def test_what_was_done_stays_with_its_incident_after_the_end() -> None:
+    tracker = IncidentTracker()
+    isolation = Isolated(detection="ioCongestion", suspect="b", victim="web", start="t", steps=1)
+    assert tracker.isolated(isolation, []) == []  # no incident: nothing to add it to
+    (begun,) = tracker.follow(evaluation(1, ioCongestion=io(True, 0.4)))
+    (known,) = tracker.isolated(isolation, [begun])
+    assert known.isolations == [isolation]
+    (done,) = tracker.follow(evaluation(2, ioCongestion=io(False, 0.0)))
+    assert done.isolations == [isolation]
+    tracker.follow(evaluation(3, ioCongestion=io(True, 0.4)))
+    recovered = Isolated(
+        detection="ioCongestion", suspect="b", victim="web", start="t", steps=1, recovered=True, recovery_seconds=9
+    )
+    (later,) = tracker.isolated(recovered, [done])
+    assert (later.id, later.isolations) == (done.id, [recovered])

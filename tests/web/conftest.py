@@ -10,7 +10,7 @@ from cotenant.model.evaluation import Detection, Evaluation, SignalState, Suspec
 from cotenant.model.incident import Incident
 from cotenant.model.sample import Block, Cgroup, CgroupPsi, Cpu, Device, Psi, Sample
 from cotenant.web.application import Site
-from cotenant.web.feed import Cost, HistoryState, Moment, Refused, RulesState, Series, Unavailable
+from cotenant.web.feed import Cost, HistoryState, Moment, Refused, Restored, RulesState, Series, Unavailable
 from cotenant.web.guard import AllowedHosts, Keys
 
 TIME = "2026-11-30T00:00:10.000Z"
@@ -84,6 +84,7 @@ class FakeFeed:
         self.incident_list: list[Incident] = []
         self.unavailable: str | None = None
         self.rolled_back_to: list[int | None] = []
+        self.restores = 0
 
     def latest(self) -> Moment | None:
         return self.moment
@@ -100,6 +101,12 @@ class FakeFeed:
         if self.unavailable:
             raise Unavailable(self.unavailable)
         return self.incident_list[:limit]
+
+    def restore_all(self) -> Restored:
+        if self.moment is None or self.moment.enforcement is None:
+            raise Refused("nothing is enforced here")
+        self.restores += 1
+        return Restored(restored=3, left=["cpu.qos_level: stays; recreate the pod"])
 
     def roll_back_rules(self, revision: int | None) -> RulesState:
         if revision == 99:

@@ -145,8 +145,9 @@ def _look(draft: Draft, state: Isolation, evaluation: Evaluation, now: float, ch
     waited = now - state.stepped
     if not triggered:
         if state.recovered is None:
-            state = dataclasses.replace(state, recovered=now)
-        return _step_back(draft, state, now) if waited >= state.patience_seconds else state
+            return dataclasses.replace(state, recovered=now)
+        well = now - max(state.stepped, state.recovered)
+        return _step_back(draft, state, now) if well >= state.patience_seconds else state
     if state.recovered is not None:
         # It came back with what was given back: the next time that is done later.
         patience = min(state.patience_seconds * 2, chosen.patience_max_seconds)

@@ -6,7 +6,7 @@ import pathlib
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ import typer
 
 from cotenant.cli import printing, sampling
 from cotenant.model import series, summary, wording
+from cotenant.model.enforcement import HeldFile
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.sample import Cgroup, Sample
 
@@ -34,7 +35,10 @@ STATES = {
 }
 """Style and word of a detection's state."""
 
-ROWS_BESIDE_GROUPS = 20
+HELD_SHOWN = 3
+STARTING = frozenset({"run"})
+"""What a command's own start writes is no protection of others."""
+ROWS_BESIDE_GROUPS = 20 + HELD_SHOWN + 1
 """Lines of the screen that groups cannot have."""
 
 SIGNALS = (
@@ -65,6 +69,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     sample: Sample
     evaluation: Evaluation
+    held: list[HeldFile] = []
+    """Files that hold something because of cotenant, whichever process of it wrote them."""
 
 
 def command(
@@ -79,7 +85,11 @@ def command(
 ) -> None:
     """Show who is hurt, by what and by whom, once a second. Keys: c m i p sort, q quits."""
     from cotenant.detect import engine, presets
+    from cotenant.kernel import holdings, paths
     from cotenant.local import rules_file
+
+    def held() -> list[HeldFile]:
+        return holdings.read(paths.Root(root), STARTING)
 
     if sort not in SORT_KEYS:
         raise typer.BadParameter(f"{sort!r} is none of {', '.join(SORT_KEYS)}", param_hint="--sort")
@@ -93,20 +103,22 @@ def command(
     # Three samples make a window's values known, one more lets a detection trigger.
     ticks = sampling.ticks(source, 4 if single else None)
     if not single:
-        _live(ticks, judge.evaluate, sort)
+        _live(ticks, judge.evaluate, held, sort)
         return
     for sample in ticks:
         evaluation = judge.evaluate(sample)
     if as_json:
-        printing.print_json(Snapshot(sample=sample, evaluation=evaluation))
+        printing.print_json(Snapshot(sample=sample, evaluation=evaluation, held=held()))
         return
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(screen(sample, evaluation, sort, rows=None, live=False))
+    console.print(screen(sample, evaluation, sort, rows=None, live=False, written=held()))
 
 
-def _live(ticks: Iterator[Sample], evaluate: Callable[[Sample], Evaluation], sort: str) -> None:
+def _live(
+    ticks: Iterator[Sample], evaluate: Callable[[Sample], Evaluation], held: Callable[[], list[HeldFile]], sort: str
+) -> None:
     """Draw a screen at each tick until q or ctrl-C; a sort key takes effect at once."""
     import threading
 
@@ -114,14 +126,14 @@ def _live(ticks: Iterator[Sample], evaluate: Callable[[Sample], Evaluation], sor
     from rich.live import Live
 
     console = Console(highlight=False)
-    newest: list[tuple[Sample, Evaluation]] = []
+    newest: list[tuple[Sample, Evaluation, list[HeldFile]]] = []
     failed: list[BaseException] = []
     stopped = threading.Event()
 
     def sample() -> None:
         try:
             for taken in ticks:
-                newest[:] = [(taken, evaluate(taken))]
+                newest[:] = [(taken, evaluate(taken), held())]
                 if stopped.is_set():
                     return
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that draws
@@ -143,7 +155,8 @@ def _live(ticks: Iterator[Sample], evaluate: Callable[[Sample], Evaluation], sor
                     continue
                 shown = now
                 rows = max(3, console.size.height - ROWS_BESIDE_GROUPS)
-                live.update(screen(*now[0], sort, rows, live=True), refresh=True)
+                sample_, evaluation, written = now[0]
+                live.update(screen(sample_, evaluation, sort, rows, live=True, written=written), refresh=True)
     finally:
         stopped.set()
         thread.join(3)
@@ -177,12 +190,20 @@ def _keys() -> Iterator[Callable[[float], str | None]]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def screen(sample: Sample, evaluation: Evaluation, sort: str, rows: int | None, live: bool) -> Any:
+def screen(
+    sample: Sample,
+    evaluation: Evaluation,
+    sort: str,
+    rows: int | None,
+    live: bool,
+    written: Sequence[HeldFile] = (),
+) -> Any:
     """Return one screen; ``rows`` bounds the groups shown (None: all of them)."""
     from rich.console import Group
 
     parts: list[Any] = [*_head(sample, evaluation), "", _detections(evaluation), *_signals(sample, evaluation)]
     parts += _who(evaluation)
+    parts += _written(written)
     parts += ["", _groups(sample, sort, rows)]
     missing = [f"{wording.title_of(name)} ({reason})" for name, reason in sample.missing.items() if "." not in name]
     if missing:
@@ -250,6 +271,25 @@ def _who(evaluation: Evaluation) -> list[Any]:
     for suspect in summary.suspects_of(evaluation)[:2]:
         text = f"suspect  {suspect.name} ({wording.ratio_text(suspect.confidence)} sure): {suspect.evidence}"
         lines.append(Text(text, style="red", no_wrap=True, overflow="ellipsis"))
+    return lines
+
+
+def _written(held: Sequence[HeldFile]) -> list[Any]:
+    """Return what cotenant holds: limits before priorities, and how many files more."""
+    from rich.text import Text
+
+    lines = []
+    ordered = sorted(held, key=lambda file: file.strategy == "group_identity")
+    for file in ordered[:HELD_SHOWN]:
+        line = Text("held     ", no_wrap=True, overflow="ellipsis")
+        group, _, name = file.path.rpartition("/")
+        line.append(f"{group.rpartition('/')[2]} {name} ")
+        line.append(file.actual or wording.UNKNOWN, style="bold" if file.actual == file.target else "bold red")
+        line.append("" if file.actual == file.target else f", not {file.target}")
+        line.append(f" (before {file.original or wording.UNKNOWN}): {file.reason}")
+        lines.append(line)
+    if len(held) > HELD_SHOWN:
+        lines.append(_dim(f"held     {len(held) - HELD_SHOWN} files more; cotenant restore puts all back"))
     return lines
 
 

@@ -69,6 +69,7 @@ class Site:
             "/api/v1/cgroups": self.cgroups,
             "/api/v1/incidents": self.incidents,
             "/api/v1/history": self.history,
+            "/api/v1/enforcement": self.enforcement,
             "/api/v1/openapi.json": self.openapi,
             "/static/{name}": self.static,
         }
@@ -77,6 +78,7 @@ class Site:
             Route("/api/v1/stream", _Stream(self)),
             Route("/api/v1/session", self.open_session, methods=["POST"]),
             Route("/api/v1/rules/rollback", self.roll_back, methods=["POST"]),
+            Route("/api/v1/restore", self.restore, methods=["POST"]),
         ]
         application = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
         self.application: ASGIApp = Guard(application, hosts, keys)
@@ -181,6 +183,18 @@ class Site:
             return await run_in_threadpool(lambda: answer(self._feed.history(span_s)))
         except Unavailable as error:
             return refusal(503, str(error))
+
+    async def enforcement(self, request: Request) -> Response:
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        return _no_sample() if moment is None else answer(openapi.Enforcement(enforcement=moment.enforcement))
+
+    async def restore(self, request: Request) -> Response:
+        if await _body(request) is None:
+            return refusal(413, f"at most {BODY_LIMIT_BYTES} bytes")
+        try:
+            return answer(await run_in_threadpool(self._feed.restore_all))
+        except Refused as error:
+            return refusal(409, str(error))
 
     async def openapi(self, request: Request) -> Response:
         return answer(openapi.document())

@@ -17,6 +17,7 @@ import cotenant
 from cotenant.model.sample import Cgroup, Device
 from cotenant.model.wording import title_of
 from cotenant.web.feed import Feed, Moment
+from cotenant.web.protection import metrics_of as protection_metrics_of
 from cotenant.web.stream import Broadcast
 
 CGROUPS_LIMIT = 100
@@ -97,6 +98,8 @@ class SampleCollector:
         yield from _cgroups(moment.sample.cgroups)
         yield from _judgement(moment)
         yield from _self(moment)
+        if moment.enforcement is not None:
+            yield from protection_metrics_of(moment.enforcement)
 
 
 def _node(moment: Moment) -> Iterator[Metric]:

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 import cotenant
+from cotenant.model.enforcement import EnforcementState
 from cotenant.model.incident import Incident
 from cotenant.model.sample import Cgroup, Sample
-from cotenant.web.feed import Report, RulesState, Series
+from cotenant.web.feed import Report, Restored, RulesState, Series
 
 
 class CgroupList(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,12 @@ class IncidentList(msgspec.Struct, frozen=True, kw_only=True):
     """Incidents, newest first."""
 
     incidents: list[Incident]
+
+
+class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What the loop that acts found and did in its newest round; null where nothing is enforced."""
+
+    enforcement: EnforcementState | None
 
 
 class Rollback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +47,7 @@ READ_PATHS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/api/v1/report": (Report, "Who is hurt now, by what; the rules, the history and the cost."),
     "/api/v1/cgroups": (CgroupList, "The groups of the newest sample."),
     "/api/v1/incidents": (IncidentList, "Incidents, newest first."),
+    "/api/v1/enforcement": (Enforcement, "Targets beside what is there, who was held back, and what that cost whom."),
     "/api/v1/history": (
         Series,
         "The last seconds of every number: 1 s steps up to an hour, 10 s up to six, else 1 min.",
@@ -55,7 +63,7 @@ PARAMETERS: dict[str, tuple[str, int, int, int]] = {
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document."""
-    types: list[Any] = [struct for struct, _ in READ_PATHS.values()] + [RulesState, Rollback, Failure]
+    types: list[Any] = [struct for struct, _ in READ_PATHS.values()] + [RulesState, Restored, Rollback, Failure]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type = dict(zip(types, schemas, strict=True))
     failure = {"description": "Why not.", "content": {"application/json": {"schema": by_type[Failure]}}}
@@ -90,6 +98,18 @@ def document() -> dict[str, Any]:
             "responses": {
                 "200": {"description": "Done.", "content": {"application/json": {"schema": by_type[RulesState]}}},
                 "400": failure,
+                "401": failure,
+                "403": failure,
+                "409": failure,
+            },
+        }
+    }
+    paths["/api/v1/restore"] = {
+        "post": {
+            "summary": "Put back everything that was written, and enforce nothing more until the next start.",
+            "security": token,
+            "responses": {
+                "200": {"description": "Done.", "content": {"application/json": {"schema": by_type[Restored]}}},
                 "401": failure,
                 "403": failure,
                 "409": failure,

@@ -12,6 +12,7 @@ from cotenant.model.evaluation import Detection, DetectionName, Evaluation
 from cotenant.model.incident import Incident
 from cotenant.model.missing import EXPLANATIONS, PASSING_REASONS, reason_of
 from cotenant.model.sample import Cgroup, MissingReason
+from cotenant.web import protection
 from cotenant.web.feed import Moment
 from cotenant.web.metrics import busiest
 from cotenant.web.panels import PANELS
@@ -19,7 +20,7 @@ from cotenant.web.panels import PANELS
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
 INCIDENTS_SHOWN = 12
-PARTS = ("now", "groups", "incidents", "unavailable", "agent")
+PARTS = ("now", "groups", "incidents", "protection", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
 
 
@@ -113,6 +114,7 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "cgroups_total": len(moment.sample.cgroups),
         "incidents": [incident_of(incident) for incident in incidents],
         "incidents_shown": INCIDENTS_SHOWN,
+        "protection": protection.view_of(moment.enforcement),
         "unavailable": unavailable_of(moment),
         "cost": moment.cost,
         "rules": moment.rules,
@@ -172,6 +174,7 @@ def incident_of(incident: Incident) -> dict[str, Any]:
             }
             for peak in incident.evidence
         ],
+        "isolations": [protection.sentence_of(isolated) for isolated in incident.isolations],
     }
 
 

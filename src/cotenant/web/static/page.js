@@ -236,17 +236,23 @@
   });
   document.addEventListener("visibilitychange", draw);
 
-  byId("rollback")?.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const output = byId("rollback-answer");
-    const headers = { Authorization: `Bearer ${byId("token").value.trim()}` };
-    const session = await fetch("/api/v1/session", { method: "POST", headers });
-    byId("token").value = "";
-    if (!session.ok) { output.textContent = (await session.json()).error; return; }
-    const answer = await fetch("/api/v1/rules/rollback", { method: "POST", body: "{}" });
-    const result = await answer.json();
-    output.textContent = answer.ok ? `revision ${result.revision} is in force` : result.error;
-  });
+  // A form with a token, a button and an answer; what is done needs a session, which the token opens.
+  function change(form, token, path, said) {
+    byId(form)?.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const output = byId(`${form}-answer`);
+      const headers = { Authorization: `Bearer ${byId(token).value.trim()}` };
+      const session = await fetch("/api/v1/session", { method: "POST", headers });
+      byId(token).value = "";
+      if (!session.ok) { output.textContent = (await session.json()).error; return; }
+      const answer = await fetch(path, { method: "POST", body: "{}" });
+      const result = await answer.json();
+      output.textContent = answer.ok ? said(result) : result.error;
+    });
+  }
+  change("rollback", "token", "/api/v1/rules/rollback", (result) => `revision ${result.revision} is in force`);
+  change("restore", "restore-token", "/api/v1/restore", (result) =>
+    [`${result.restored} files put back`, ...result.left.map((text) => `left: ${text}`)].join("; "));
 
   // ---- start --------------------------------------------------------------------------------------------------
   sortRows();
