@@ -9,7 +9,7 @@ from tests.act.machine import Machine, usage, writes
 
 from cotenant.act import cpu_pool, cpu_suppress
 from cotenant.model import policy
-from cotenant.model.node import Cpu
+from cotenant.model.node import Cpu, Usage, Use
 from cotenant.units import cpulist
 from cotenant.units.limit import Limit
 
@@ -266,3 +266,21 @@ def test_a_pick_is_as_large_as_it_can_be_and_splits_few_cores(ids: set[int], cou
     chosen = set(picked)
     split = [c for c in chosen if (c + 8) % 16 in ids - chosen]
     assert len(split) <= 1
+
+
+def test_what_the_fast_path_writes_is_lower_than_what_is_there_and_never_below_the_floor(machine: Make) -> None:
+    node = machine()  # 8 CPUs
+    node.pod("be", "BestEffort", "BE")
+    directory = "kubepods/besteffort"
+    slo = policy.NodeSlo(threshold=policy.ThresholdStrategy(enable=True, cpu_suppress_policy="cfsQuota"))
+
+    def ready(used: float) -> list[str | None]:
+        usage = Usage(pods={"default/be": Use(cpu_millicores=used)})
+        return [item.new for item in cpu_suppress.tightened(node.look(usage=usage), slo)]
+
+    assert ready(6000) == ["420000"]
+    assert ready(1000) == ["200000"]  # the floor: two CPUs
+    node.write("cpu", directory, "cpu.cfs_quota_us", "300000")
+    assert ready(6000) == []
+    assert cpu_suppress.tightened(node.look(), slo) == ()
+    assert cpu_suppress.tightened(node.look(usage=Usage()), policy.NodeSlo()) == ()

@@ -11,6 +11,7 @@ from cotenant.model.pod import Container, Pod
 from cotenant.model.policy import NodeSlo, ThresholdStrategy
 from cotenant.model.snapshot import PodGroup, Snapshot
 from cotenant.units.limit import NONE, Limit
+from cotenant.units.plan import PlanItem
 
 DEFAULT_THRESHOLD_PERCENT = 65
 RISE_RATIO = 0.1
@@ -19,6 +20,9 @@ DEADBAND_RATIO = 0.01
 """Of the node's CPUs: a smaller change of a quota is not written."""
 DEADBAND_MIN_MILLICORES = 250
 """A CPU is added only when the target passes the present number by as much (or 1 % of the node): no flapping."""
+FAST_KEEP_RATIO = 0.7
+"""Of what offline work uses: what the fast path leaves it."""
+FAST_PATH = "fast_path"
 PREFIX = "spec.resourceUsedThresholdWithBE"
 
 
@@ -105,6 +109,26 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     else:
         _by_cpus(draft, target)
         _lift_quota(draft, "suppression is by CPU set")
+
+
+def tightened(snapshot: Snapshot, slo: NodeSlo) -> tuple[PlanItem, ...]:
+    """Return the quotas that hold offline work to a part of what it uses now: for when online work suffers at once.
+
+    Only quotas, never CPU sets, and only such as are lower than those in force; never below the floor.
+    """
+    usage = snapshot.usage
+    if usage is None or not slo.threshold.enable:
+        return ()
+    used = sum(_cpu(usage.pods.get(g.pod.key, Use())) for g in cgroup.offline_groups(snapshot) if g.pod)
+    draft = Draft(snapshot, FAST_PATH)
+    _by_quota(draft, used * FAST_KEEP_RATIO)
+    found = []
+    for target in draft.targets:
+        old, new = (snapshot.files.read(target.path) or "", target.value)
+        if Limit.parse(new.partition(" ")[0]) < Limit.parse(old.partition(" ")[0] or "max"):
+            reason = "online work waits for a CPU"
+            found.append(PlanItem(op="write", path=target.path, old=old, new=new, strategy=FAST_PATH, reason=reason))
+    return tuple(found)
 
 
 def uses_quota(threshold: ThresholdStrategy) -> bool:

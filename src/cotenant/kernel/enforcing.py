@@ -111,9 +111,14 @@ class Enforcer:
             return undo.restore(self._writer)
 
     def carry_out(self, seen: Snapshot, decide: Decide) -> Round:
-        """Decide on a snapshot and write the difference; observe only while another agent is there."""
-        items = tuple(decide(seen))
-        return Round(items, tuple(self.write(items)), seen.priority, self.conflict)
+        """Decide on a snapshot and write the difference; observe only while another agent is there.
+
+        No other thread writes between the decision and the write.
+        """
+        with self._lock:
+            items = tuple(decide(seen))
+            outcomes = [] if self.conflict else self._writer.apply(items)
+        return Round(items, tuple(outcomes), seen.priority, self.conflict)
 
     def _probe(self) -> None:
         now = self._clock.monotonic()

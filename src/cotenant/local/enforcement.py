@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant.act import curing, isolate, planning, registry, steadying
+from cotenant.act import cpu_suppress, curing, isolate, planning, registry, steadying
 from cotenant.act.draft import Draft, Plan
-from cotenant.kernel import disk, enforcing, executor, paths, undo
+from cotenant.kernel import disk, enforcing, executor, fast_path, paths, undo
 from cotenant.kernel.cgroup.classes import Match
 from cotenant.local import managed, outlay
 from cotenant.model import enforcement as model
@@ -77,6 +77,7 @@ class Enforcement:
         self._clock = clock or SystemClock()
         self.writer = executor.Executor(root, dry_run=settings.dry_run, evict=evict, clock=self._clock)
         self.enforcer = enforcing.Enforcer(root, self.writer, clock=self._clock, beside_others=settings.beside_others)
+        self.fast_path = fast_path.FastPath(root, self.enforcer, self._clock)
         self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
         self._steadying = steadying.Steadying()
         self._outlay = outlay.Outlay(self._clock)
@@ -103,9 +104,11 @@ class Enforcement:
 
     def start(self) -> None:
         self._thread.start()
+        self.fast_path.start()
 
     def stop(self, timeout_s: float = 3.0) -> None:
         """End after the round that runs now. Every limit stays in force; ``cotenant restore`` gives back."""
+        self.fast_path.stop()
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -121,6 +124,7 @@ class Enforcement:
         :raises Locked: if another process keeps writing.
         """
         self._paused = True
+        self.fast_path.stop()
         restoration = self.enforcer.restore()
         self._state = msgspec.structs.replace(self._state, mode="paused", held=[], contests=[])
         log.warning("everything was put back; enforcing is paused until the next start")
@@ -162,9 +166,17 @@ class Enforcement:
         seen = managed.with_own_limits(msgspec.structs.replace(seen, usage=self._steadying.usage(used)))
         isolating = self._isolating(seen, observed)
         plan = planning.plan(seen, self._settings.slo, self._strategies, (isolating,))
-        items = steadying.calm(plan.items, len(seen.topology.cpus), None)
-        done = self.enforcer.carry_out(seen, lambda _: items)
+        cpus = len(seen.topology.cpus)
+        done = self.enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, self.fast_path.ago_seconds()))
+        self._aim(seen)
         self._note(seen, sample, plan, done)
+
+    def _aim(self, seen: Snapshot) -> None:
+        """Tell the fast path whom to watch and what to write; nothing in a dry run."""
+        if self._settings.dry_run:
+            return
+        online = [g.path for g in seen.groups if g.pod is not None and g.pod.qos in ("LSE", "LSR", "LS")]
+        self.fast_path.aim(online, cpu_suppress.tightened(seen, self._settings.slo))
 
     def _isolating(self, seen: Snapshot, observed: Observed) -> Draft:
         disks = disk.numbers(self._root, observed.sample.block.devices)
@@ -201,6 +213,7 @@ class Enforcement:
             writes_total=self.writer.writes_total,
             refused_total=before.refused_total + refused,
             rewrites_total=self.writer.rewrites.total,
+            fast_path_total=self.fast_path.total,
             notices=[*plan.notices, *plan.left_out],
             skipped=[f"{strategy}: {reason}" for strategy, reason in plan.skipped],
         )
