@@ -92,6 +92,22 @@ def test_a_steady_state_writes_nothing(bench: Bench) -> None:
     assert bench.loop.writer.writes_total == before
 
 
+def test_a_quota_that_somebody_keeps_writing_over_moves_to_the_groups(bench: Bench) -> None:
+    bench.run(2)
+    for _ in range(5):
+        (bench.cpu / "cotenant-be/cpu.cfs_quota_us").write_text("-1\n")
+        bench.run()
+    (contest,) = bench.loop.state().contests
+    assert (contest.found, contest.answer) == ("-1", "each group has a quota of its own instead")
+    (bench.cpu / "cotenant-be/cpu.cfs_quota_us").write_text("-1\n")
+    bench.run(3)
+    assert bench.read("cotenant-be", "cpu.cfs_quota_us") == "-1"
+    assert bench.read(BE, "cpu.cfs_quota_us") != "-1"
+    bench.clock.advance(600)
+    bench.run(3)
+    assert bench.read("cotenant-be", "cpu.cfs_quota_us") != "-1"
+
+
 def test_a_group_keeps_the_quota_that_its_owner_gave_it(bench: Bench) -> None:
     (bench.cpu / "batch/a/cpu.cfs_quota_us").write_text("50000\n")
     bench.run(3)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from cotenant.act import cpu_suppress, curing, isolate, planning, registry, steadying
+from cotenant.act import contesting, cpu_suppress, curing, isolate, planning, registry, steadying
 from cotenant.act.draft import Draft, Plan
 from cotenant.kernel import disk, enforcing, executor, fast_path, paths, undo
 from cotenant.kernel.cgroup.classes import Match
@@ -78,6 +78,8 @@ class Enforcement:
         self.writer = executor.Executor(root, dry_run=settings.dry_run, evict=evict, clock=self._clock)
         self.enforcer = enforcing.Enforcer(root, self.writer, clock=self._clock, beside_others=settings.beside_others)
         self.fast_path = fast_path.FastPath(root, self.enforcer, self._clock)
+        self._contesting = contesting.Contesting()
+        self._contests: dict[str, model.Contest] = {}
         self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
         self._steadying = steadying.Steadying()
         self._outlay = outlay.Outlay(self._clock)
@@ -159,13 +161,16 @@ class Enforcement:
         if self._paused:
             return
         sample = observed.sample
+        now = self._clock.monotonic()
         units = managed.units(sample.cgroups, self._settings.matches, managed.records(self._root.run_dir))
+        if self._contesting.by_group(now):
+            units = managed.apart(units)
         seen = self.enforcer.look((), units=units)
         pods = {group.path: group.pod.key for group in units.groups if group.pod is not None}
         used = usages.of_sample(sample, pods, seen.node.capacity_memory_bytes)
         seen = managed.with_own_limits(msgspec.structs.replace(seen, usage=self._steadying.usage(used)))
         isolating = self._isolating(seen, observed)
-        plan = planning.plan(seen, self._settings.slo, self._strategies, (isolating,))
+        plan = planning.plan(seen, self._contesting.policy(self._settings.slo, now), self._strategies, (isolating,))
         cpus = len(seen.topology.cpus)
         done = self.enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, self.fast_path.ago_seconds()))
         self._aim(seen)
@@ -187,6 +192,23 @@ class Enforcement:
             log.warning("%s holds %s back for %s", newest.detection, newest.suspect, newest.victim)
         return draft
 
+    def _contested(self, seen: Snapshot) -> list[model.Contest]:
+        """Return who writes over what, and move protection where they do not."""
+        directory = seen.qos_paths.get("BestEffort")
+        cpu = seen.hierarchies.get("cpu")
+        shared = (f"{cpu.path}/{directory}",) if directory and cpu else ()
+        found: dict[str, model.Contest] = {}
+        for contest in self.writer.contested():
+            known = self._contests.get(contest.path)
+            answer = known.answer if known else self._contesting.take(contest.path, shared, self._clock.monotonic())
+            if known is None:
+                log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, answer)
+            found[contest.path] = model.Contest(
+                path=contest.path, rewrites=contest.rewrites, found=contest.found, answer=answer
+            )
+        self._contests = found
+        return list(found.values())
+
     # --- telling ----------------------------------------------------------------------------------------------------
 
     def _note(self, seen: Snapshot, sample: Sample, plan: Plan, done: enforcing.Round) -> None:
@@ -205,6 +227,7 @@ class Enforcement:
             online_groups=sum(g.pod is not None and not g.pod.best_effort for g in seen.groups),
             offline_groups=sum(g.pod is not None and g.pod.best_effort for g in seen.groups),
             held=_held(seen, plan, outcomes),
+            contests=self._contested(seen),
             isolation=self._curing.newest,
             isolations_total=len(self._isolation_starts),
             offline_delivered_millicores=delivered,

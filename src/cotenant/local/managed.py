@@ -53,6 +53,11 @@ def _group(path: str, qos: str, directory: str | None) -> PodGroup:
     return PodGroup(path, "BestEffort" if inside else "Burstable", pod)
 
 
+def apart(found: Units) -> Units:
+    """Return the groups each held by itself, not by a directory of all."""
+    return Units(tuple(msgspec.structs.replace(group, qos="Burstable") for group in found.groups))
+
+
 def with_own_limits(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the CPU quota that each group had before us as the limit of its pod.
 

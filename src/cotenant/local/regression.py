@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from cotenant.kernel import paths
-from cotenant.local import errors, groups, smt, workload
+from cotenant.local import acting, errors, groups, smt, workload
 from cotenant.units import cpulist
 from cotenant.units.limit import Limit
 from cotenant.units.plan import PlanItem
@@ -37,15 +37,15 @@ def verify(managed: groups.Groups, *, force: bool) -> list[Row]:
     """
     if not force:
         smt.refuse_when_busy(managed.root)
-    rows = [
+    return [
         _tried("priority", lambda: _priority(managed)),
         _tried("smt", lambda: _smt(managed)),
         _tried("cpuset", lambda: _cpuset(managed)),
         _tried("cpu limit", lambda: _cpu_limit(managed)),
         _tried("memory limit", lambda: _memory_limit(managed)),
+        _tried("suppress", lambda: acting.suppress(managed)),
+        _tried("evict", lambda: acting.evict(managed)),
     ]
-    reason = "needs pods: `cotenant enforce --once --dry-run` shows what it would write"
-    return [*rows, Row("suppress", "skipped", reason), Row("evict", "skipped", reason)]
 
 
 def _tried(name: str, attempt: Callable[[], tuple[State, str]]) -> Row:
