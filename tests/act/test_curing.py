@@ -97,6 +97,14 @@ def test_of_two_groups_with_one_name_neither_is_touched(machine: Make) -> None:
     assert curing.by_path(seen(True), twice).detections["cpuContention"].suspects == []
 
 
+def test_a_container_stands_for_its_pod(machine: Make) -> None:
+    node = machine()
+    group = node.pod("be", "BestEffort", "BE")
+    inner = sample(f"{group}/abc", "be/c0")
+    found = curing.by_path(seen(True, "be/c0"), inner, [group])
+    assert [suspect.name for suspect in found.detections["cpuContention"].suspects] == [group]
+
+
 def test_the_disk_is_the_one_whose_requests_wait_longest() -> None:
     assert curing.busiest_disk(sample("g"), {"vda": "254:0", "vdb": "254:16"}) == "254:16"
     assert curing.busiest_disk(sample("g"), {}) is None

@@ -4,7 +4,7 @@ One instance per node. It turns a sample and an evaluation into what :mod:`coten
 a record of each isolation for the incident that it belongs to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Curing:
         self.state = isolate.decide(
             draft,
             before,
-            by_path(evaluation, sample),
+            by_path(evaluation, sample, [group.path for group in snapshot.groups]),
             uses(sample),
             now,
             self.parameters,
@@ -95,8 +95,11 @@ def _use(group: Cgroup, online: int | None) -> isolate.Use:
     )
 
 
-def by_path(evaluation: Evaluation, sample: Sample) -> Evaluation:
-    """Return the evaluation with suspects named by the path of their group; of two with one name, neither."""
+def by_path(evaluation: Evaluation, sample: Sample, units: Sequence[str] = ()) -> Evaluation:
+    """Return the evaluation with suspects named by the path of their group; of two with one name, neither.
+
+    A suspect below one of the units (a container of a pod) stands for that unit: there it is held back.
+    """
     paths: dict[str, str] = {}
     doubtful = set()
     for group in sample.cgroups:
@@ -106,12 +109,16 @@ def by_path(evaluation: Evaluation, sample: Sample) -> Evaluation:
     found: dict[DetectionName, Detection] = {}
     for name, detection in evaluation.detections.items():
         suspects = [
-            Suspect(name=paths.get(s.name, s.name), confidence=s.confidence, evidence=s.evidence)
+            Suspect(name=_unit(paths.get(s.name, s.name), units), confidence=s.confidence, evidence=s.evidence)
             for s in detection.suspects
             if s.name not in doubtful
         ]
         found[name] = msgspec.structs.replace(detection, suspects=suspects)
     return msgspec.structs.replace(evaluation, detections=found)
+
+
+def _unit(path: str, units: Sequence[str]) -> str:
+    return next((unit for unit in units if path == unit or path.startswith(f"{unit}/")), path)
 
 
 def busiest_disk(sample: Sample, disks: Mapping[str, str]) -> str | None:

@@ -181,7 +181,9 @@ class Enforcement:
         if self._settings.dry_run:
             return
         online = [g.path for g in seen.groups if g.pod is not None and g.pod.qos in ("LSE", "LSR", "LS")]
-        self.fast_path.aim(online, cpu_suppress.tightened(seen, self._settings.slo))
+        slo = self._contesting.policy(self._settings.slo, self._clock.monotonic())
+        # Under suppression by CPU set a quota would be lifted again by the next round.
+        self.fast_path.aim(online, cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ())
 
     def _isolating(self, seen: Snapshot, observed: Observed) -> Draft:
         disks = disk.numbers(self._root, observed.sample.block.devices)

@@ -10,13 +10,15 @@ import dataclasses
 import logging
 from collections.abc import Callable
 
-from cotenant.act import planning
-from cotenant.act.draft import Plan
-from cotenant.kernel import enforcing, topology
+from cotenant.act import cpu_suppress, curing, planning, steadying
+from cotenant.act.draft import Draft, Plan
+from cotenant.detect import engine, presets
+from cotenant.kernel import disk, enforcing, fast_path, topology
 from cotenant.kernel.paths import Root
 from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.model import usage as usages
+from cotenant.model.evaluation import Evaluation
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
 from cotenant.node import labels
@@ -68,6 +70,12 @@ class Agent:
         self._enforcer = enforcer
         self._sender = sender
         self._clock = clock or clocks.SystemClock()
+        self._engine = engine.Engine(presets.get("default"))
+        self._steadying = steadying.Steadying()
+        self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
+        self.curing = curing.Curing()
+        """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
+        self._evaluation: Evaluation | None = None
         self._paths: dict[str, str] = {}
         self._unlisted: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +91,7 @@ class Agent:
         """Work until cancelled."""
         self._loop = asyncio.get_running_loop()
         self._sampler.prime()
+        self._fast_path.start()
         thread = SamplingThread(self._tick, self._late, self._sampler.period_s, self._clock)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -93,10 +102,12 @@ class Agent:
                 thread.start()
         finally:
             thread.stop()
+            self._fast_path.stop()
 
     def _tick(self) -> None:
         """Take one sample; in the sampling thread."""
         taken = self._sampler.sample()
+        self._evaluation = self._engine.evaluate(taken)
         self.newest = taken
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._offer, taken)
@@ -152,13 +163,26 @@ class Agent:
         own = topology.node(self._root, topology.read(self._root))
         here = self._policy.node(own)
         used = None
-        if self.newest is not None:
-            used = usages.of_sample(self.newest, self._paths, here.capacity_memory_bytes)
+        newest, evaluation = self.newest, self._evaluation
+        if newest is not None:
+            used = self._steadying.usage(usages.of_sample(newest, self._paths, here.capacity_memory_bytes))
         seen = self._enforcer.look(self._source.pods, node=here, usage=used)
-        plan = planning.plan(seen, slo)
+        first: tuple[Draft, ...] = ()
+        enforcing_now = self._policy.mode == "enforce"
+        if enforcing_now and newest is not None and evaluation is not None and slo.threshold.enable:
+            disks = disk.numbers(self._root, newest.block.devices)
+            first = (self.curing.draft(seen, evaluation, newest, disks, self._clock.monotonic()),)
+        plan = planning.plan(seen, slo, first=first)
         self._note(plan)
-        if self._policy.mode == "enforce":
-            self._count(self._enforcer.carry_out(seen, lambda _: plan.items))
+        if not enforcing_now:
+            self._fast_path.aim((), ())
+            return
+        cpus = len(seen.topology.cpus)
+        ago = self._fast_path.ago_seconds
+        self._count(self._enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, ago())))
+        online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
+        ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
+        self._fast_path.aim(online, ready)
 
     def _note(self, plan: Plan) -> None:
         status = self.status
