@@ -12,12 +12,14 @@ import socket
 from collections.abc import Callable
 
 import grpc
+import prometheus_client
 
-from cotenant.analyzer import authentication, receiving
+from cotenant.analyzer import authentication, page, receiving
 from cotenant.analyzer.errors import BadListen, BadReportsFile
 from cotenant.analyzer.files import FileSink
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following, published
+from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.analyzer.writing import TICK_SECONDS, ClusterSink, Writer
 from cotenant.detect.rules import Rules
@@ -25,11 +27,15 @@ from cotenant.kube import errors
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.units.clock import Clock, SystemClock
+from cotenant.web.guard import AllowedHosts
 
 _log = logging.getLogger(__name__)
 
 LEASE = "cotenant-analyzer"
 PAUSE_SECONDS = 2.0
+
+Started = Callable[[str, str | None], None]
+"""Gets where nodes connect, and the page's URL."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,10 @@ class Settings:
     reports_out: pathlib.Path | None = None
     kubeconfig: pathlib.Path | None = None
     namespace: str | None = None
+    page: str = ""
+    """Where the fleet page and ``/metrics`` are; nowhere by default."""
+    page_names: tuple[str, ...] = ()
+    """Names by which the page may be asked for, besides loopback and the address listened on."""
     node_accounts: tuple[str, ...] = ()
     """ServiceAccounts that may send samples; the account ``cotenant-node`` of the lease's namespace by default."""
 
@@ -71,7 +81,7 @@ def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
     return None
 
 
-async def run(settings: Settings, started: Callable[[str], None], clock: Clock | None = None) -> None:
+async def run(settings: Settings, started: Started, clock: Clock | None = None) -> None:
     """Analyze until told to end; ``started`` gets the address once nodes can connect."""
     clock = clock or SystemClock()
     credentials = credentials_of(settings)
@@ -102,7 +112,7 @@ async def _into_file(
     fleet: Fleet,
     clock: Clock,
     credentials: grpc.ServerCredentials | None,
-    started: Callable[[str], None],
+    started: Started,
 ) -> None:
     assert settings.reports_out is not None
     sink = FileSink(settings.reports_out)
@@ -114,12 +124,19 @@ async def _into_file(
         ) from None
     writer = Writer(fleet, sink, clock)
     receiver = receiving.Receiver(fleet, settings.instructions)
-    async with receiving.serving(receiver, settings.listen, credentials) as port:
-        started(f"{settings.listen.rpartition(':')[0]}:{port}")
+    paging = _Paging(settings, fleet, clock, receiver, writer)
+
+    async def write() -> None:
         while True:
             await writer.write_due()
             await asyncio.to_thread(sink.flush)
             await asyncio.sleep(TICK_SECONDS)
+
+    async with receiving.serving(receiver, settings.listen, credentials) as port:
+        started(f"{settings.listen.rpartition(':')[0]}:{port}", paging.url)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(write())
+            tasks.create_task(paging.run())
 
 
 async def _into_cluster(
@@ -127,7 +144,7 @@ async def _into_cluster(
     fleet: Fleet,
     clock: Clock,
     credentials: grpc.ServerCredentials | None,
-    started: Callable[[str], None],
+    started: Started,
 ) -> None:
     async with Client(load_configuration(settings.kubeconfig), "cotenant-analyzer") as client:
         elector: Elector
@@ -145,15 +162,49 @@ async def _into_cluster(
             # The lease's identity ends in the address, so that nodes find the leader without configuration.
             identity = f"{socket.gethostname()}-{os.getpid()}_{address}"
             elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
-            started(address)
+            writer = Writer(fleet, ClusterSink(client), clock)
+            paging = _Paging(settings, fleet, clock, receiver, writer, lambda: elector.leading, leader)
+            started(address, paging.url)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Following(client, fleet, clock, lambda: elector.leading, settings.namespace).run())
-                tasks.create_task(_campaigning(elector, client, fleet, clock))
+                tasks.create_task(_campaigning(elector, client, fleet, writer))
+                tasks.create_task(paging.run())
 
 
-async def _campaigning(elector: Elector, client: Client, fleet: Fleet, clock: Clock) -> None:
+class _Paging:
+    """The page and ``/metrics``, where they are asked for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        clock: Clock,
+        receiver: receiving.Receiver,
+        writer: Writer,
+        leads: Callable[[], bool] = lambda: True,
+        leader: Callable[[], str] = lambda: "",
+    ) -> None:
+        self.url: str | None = None
+        self._site: page.FleetSite | None = None
+        if not settings.page:
+            return
+        self._listening = page.bind(settings.page)
+        host, port = self._listening.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        metrics = prometheus_client.CollectorRegistry()
+        metrics.register(AnalyzerCollector(fleet, receiver, writer, leads))
+        hosts = AllowedHosts(host, frozenset(name.lower() for name in settings.page_names))
+        self._site = page.FleetSite(fleet, clock, hosts, metrics, leads, leader)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        if self._site is not None:
+            with self._listening:
+                await page.serve(self._site, self._listening)
+
+
+async def _campaigning(elector: Elector, client: Client, fleet: Fleet, writer: Writer) -> None:
     """Stand for leader again and again; while leading, write."""
-    writer = Writer(fleet, ClusterSink(client), clock)
 
     async def lead() -> None:
         while True:

@@ -22,6 +22,12 @@ def command(
     ] = None,
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     namespace: Annotated[str | None, typer.Option(help="Where the lease is; the kubeconfig's by default.")] = None,
+    page: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve the page of all nodes and /metrics there.")
+    ] = "",
+    page_name: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A name the page may be asked for by; may repeat.")
+    ] = None,
     node_account: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Account whose tokens may send samples; may repeat.")
     ] = None,
@@ -46,13 +52,15 @@ def command(
         reports_out=reports_out,
         kubeconfig=kubeconfig,
         namespace=namespace,
+        page=page,
+        page_names=tuple(page_name or ()),
         node_accounts=tuple(node_account or ()),
     )
 
-    def started(address: str) -> None:
+    def started(address: str, url: str | None) -> None:
         if json:
-            printing.print_json_line({"address": address})
+            printing.print_json_line({"address": address, **({"page": url} if url else {})})
         else:
-            typer.echo(f"nodes connect to {address}; ctrl-C ends it")
+            typer.echo(f"nodes connect to {address}{f', the page is {url}' if url else ''}; ctrl-C ends it")
 
     asyncio.run(program.run(settings, started))

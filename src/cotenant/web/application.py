@@ -34,6 +34,8 @@ STATIC_FILES = {
     "page.js": "text/javascript",
     "chart.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "fleet.css": "text/css",
+    "fleet.js": "text/javascript",
 }
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -45,6 +47,17 @@ def dygraphs_script() -> pathlib.Path:
     assert spec is not None
     assert spec.origin is not None
     return pathlib.Path(spec.origin).parent / "assets" / "dygraph-combined.js"
+
+
+async def static_file(request: Request) -> Response:
+    """Answer with one of the files that pages load."""
+    name = request.path_params["name"]
+    headers = {"Cache-Control": "no-cache"}
+    if name == "dygraph.js":
+        return FileResponse(dygraphs_script(), media_type="text/javascript", headers=headers)
+    if name not in STATIC_FILES:
+        return refusal(404, "no such file")
+    return FileResponse(STATIC / name, media_type=STATIC_FILES[name], headers=headers)
 
 
 class Site:
@@ -71,7 +84,7 @@ class Site:
             "/api/v1/history": self.history,
             "/api/v1/enforcement": self.enforcement,
             "/api/v1/openapi.json": self.openapi,
-            "/static/{name}": self.static,
+            "/static/{name}": static_file,
         }
         routes = [Route(path, handler, methods=["GET"]) for path, handler in get.items()]
         routes += [
@@ -198,15 +211,6 @@ class Site:
 
     async def openapi(self, request: Request) -> Response:
         return answer(openapi.document())
-
-    async def static(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        headers = {"Cache-Control": "no-cache"}
-        if name == "dygraph.js":
-            return FileResponse(dygraphs_script(), media_type="text/javascript", headers=headers)
-        if name not in STATIC_FILES:
-            return refusal(404, "no such file")
-        return FileResponse(STATIC / name, media_type=STATIC_FILES[name], headers=headers)
 
     async def open_session(self, request: Request) -> Response:
         if not self._keys.holds_token(request.headers):

@@ -1,0 +1,248 @@
+"""The fleet page: is anyone hurt now, the nodes worst first with their last hour, and what is known of one node."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jinja2
+import prometheus_client
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from cotenant.analyzer.errors import BadListen
+from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.heat import NOTHING, Heat
+from cotenant.analyzer.publication import NodePublication
+from cotenant.api import timestamp
+from cotenant.model import summary, wording
+from cotenant.model.evaluation import Detection, DetectionName
+from cotenant.units.clock import Clock
+from cotenant.web import page as host_page
+from cotenant.web.answer import answer, refusal
+from cotenant.web.application import static_file
+from cotenant.web.guard import AllowedHosts, Guard, Keys
+
+_log = logging.getLogger(__name__)
+
+NOTE_SECONDS = 5.0
+KEPT_SECONDS = 2.0
+"""How long one answer serves everybody who asks."""
+WORST_SHOWN = 100
+CONCURRENCY_LIMIT = 64
+_RANK = {"none": 0, "low": 1, "medium": 2, "high": 3, "severe": 4}
+WORDS = (
+    ("0", "none"), ("1", "low"), ("2", "medium"), ("3", "high"), ("4", "severe"), ("5", "hard limit"),
+    ("u", "unknown"), ("x", "no sample"),
+)  # fmt: skip
+
+
+class FleetSite:
+    """The page and its data, from the analyzer's memory."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        clock: Clock,
+        hosts: AllowedHosts,
+        metrics: prometheus_client.CollectorRegistry,
+        leads: Callable[[], bool] = lambda: True,
+        leader: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._fleet = fleet
+        self._clock = clock
+        self._metrics = metrics
+        self._leads = leads
+        self._leader = leader
+        self.heat = Heat()
+        self._kept: tuple[float, dict[str, Any]] | None = None
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(host_page.TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined, auto_reload=False,
+        )  # fmt: skip
+        environment.filters |= {"clock": host_page.clock_text, "ratio": wording.ratio_text}
+        self._page = environment.get_template("fleet.html")
+        self._node = environment.get_template("fleet_node.html")
+        routes = {
+            "/": self.page,
+            "/node/{name}": self.node,
+            "/api/v1/fleet": self.data,
+            "/metrics": self.exposition,
+            "/healthz": self.healthz,
+            "/static/{name}": static_file,
+        }
+        application = Starlette(routes=[Route(path, handler, methods=["GET"]) for path, handler in routes.items()])
+        # Nothing can be changed here: the token is nobody's.
+        self.application: ASGIApp = Guard(application, hosts, Keys(secrets.token_urlsafe(32), "cotenant-fleet"))
+
+    async def keep(self) -> None:
+        """Note how each node fares until cancelled."""
+        while True:
+            self.note()
+            await asyncio.sleep(NOTE_SECONDS)
+
+    def note(self) -> None:
+        """Note how each node that is heard of fares now."""
+        now = self._clock.monotonic()
+        self.heat.keep(set(self._fleet.nodes))
+        for name, node in self._fleet.nodes.items():
+            if now - node.heard_at <= 2 * NOTE_SECONDS:
+                material = node.material()
+                self.heat.note(name, material.bucket, bool(material.hard), now)
+
+    def view(self) -> dict[str, Any]:
+        """Return everything the page shows, nodes worst first."""
+        now = self._clock.monotonic()
+        if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
+            return self._kept[1]
+        entries = sorted((_entry(name, node) for name, node in self._fleet.nodes.items()), key=_worse)
+        for entry in entries:
+            entry["heat"] = self.heat.row(entry["name"], now)
+        hurt = [entry for entry in entries if entry["hard"] or entry["triggered"]]
+        known = [entry for entry in entries if entry["level"] is not None]
+        tense = [entry for entry in known if _RANK.get(entry["bucket"], 0) >= _RANK["medium"]]
+        state = "hurt" if hurt else "tense" if tense else "calm" if known else "unknown"
+        view = {
+            "time": timestamp.render(self._clock.wall()),
+            "state": state,
+            "headline": self._headline(hurt, tense, known),
+            "detail": self._detail(entries, hurt, known),
+            "nodes": entries,
+        }
+        self._kept = (now, view)
+        return view
+
+    def _headline(self, hurt: list[Any], tense: list[Any], known: list[Any]) -> str:
+        if hurt:
+            worst = hurt[0]["name"]
+            return f"{worst} is hurt" if len(hurt) == 1 else f"{worst} and {len(hurt) - 1} more nodes are hurt"
+        if tense:
+            return "Nobody is hurt, but pressure is rising"
+        return "Nobody is hurt" if known else "Not known yet"
+
+    def _detail(self, entries: list[Any], hurt: list[Any], known: list[Any]) -> str:
+        if not self._leads():
+            return f"This replica does not lead; the samples are at {self._leader() or 'another one'}."
+        hard = sum(bool(entry["hard"]) for entry in entries)
+        parts = [f"{len(entries)} nodes", f"{len(hurt)} hurt", f"{hard} past a hard limit"]
+        unknown = len(entries) - len(known)
+        return ", ".join(parts) + (f", {unknown} unknown." if unknown else ".")
+
+    async def page(self, request: Request) -> Response:
+        view = self.view()
+        shown = {**view, "nodes": len(view["nodes"]), "worst": view["nodes"][:WORST_SHOWN], "words": WORDS}
+        return HTMLResponse(self._page.render(view=shown), headers={"Cache-Control": "no-store"})
+
+    async def data(self, request: Request) -> Response:
+        return answer(self.view())
+
+    async def node(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        node = self._fleet.nodes.get(name)
+        if node is None:
+            return refusal(404, f"no node {name} is known")
+        return HTMLResponse(self._node.render(**self._node_view(name, node)), headers={"Cache-Control": "no-store"})
+
+    def _node_view(self, name: str, node: NodePublication) -> dict[str, Any]:
+        now = self._clock.monotonic()
+        found, material, facts = node.evaluation, node.material(), node.facts
+        silent = "Nothing was heard of it for a minute."
+        told = [("Mode", facts and facts.mode), ("Priority interface", facts and facts.priority_interface)]
+        refused = [str(getattr(one, "field", one)) for one in facts.refused_fields] if facts else []
+        return {
+            "name": name,
+            "age": host_page.duration_text(max(0.0, now - node.heard_at)),
+            "state": "unknown" if found is None else summary.state_of(found),
+            "headline": "Not known" if found is None else summary.headline_of(found),
+            "detail": silent if found is None else summary.detail_of(found, found.missing),
+            "hard": material.hard,
+            "heat": self.heat.row(name, now) or NOTHING,
+            "detections": [] if found is None else [_detection(key, one) for key, one in found.detections.items()],
+            "facts": [(title, text or "unknown") for title, text in told]
+            + ([("Fields of the policy not applied", ", ".join(refused))] if refused else []),
+        }
+
+    async def exposition(self, request: Request) -> Response:
+        return Response(
+            prometheus_client.generate_latest(self._metrics), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    async def healthz(self, request: Request) -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+
+def _entry(name: str, node: NodePublication) -> dict[str, Any]:
+    material = node.material()
+    level = node.evaluation.interference_level if node.evaluation is not None else None
+    return {
+        "name": name,
+        "level": None if level is None else round(level, 3),
+        "bucket": material.bucket,
+        "hard": list(material.hard),
+        "triggered": sorted(material.triggered),
+    }
+
+
+def _worse(entry: dict[str, Any]) -> tuple[Any, ...]:
+    level = -1.0 if entry["level"] is None else entry["level"]
+    return not entry["hard"], not entry["triggered"], -_RANK.get(entry["bucket"], -1), -level, entry["name"]
+
+
+def _detection(name: DetectionName, found: Detection) -> dict[str, Any]:
+    mood = summary.detection_state_of(found)
+    return {
+        "title": wording.DETECTION_TITLES[name],
+        "mood": mood,
+        "word": host_page.WORDS[mood],
+        "victims": found.victims,
+        "suspects": found.suspects,
+        "signals": [
+            {
+                "title": host_page.sentence(wording.title_of(signal)),
+                "value": wording.value_text(signal, state.value),
+                "threshold": wording.value_text(signal, state.threshold),
+                "index": "–" if state.index is None else f"{state.index:.2f}",
+            }
+            for signal, state in found.signals.items()
+            if state.value is not None
+        ],
+    }
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, without its own signal handlers: the program has them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def bind(listen: str) -> socket.socket:
+    """Return a listening socket for ``HOST:PORT``.
+
+    :raises BadListen: if it cannot be had.
+    """
+    host, _, port = listen.rpartition(":")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host.strip("[]"), int(port)), family=family)
+    except (OSError, ValueError, OverflowError) as error:
+        raise BadListen(f"--page {listen}: {getattr(error, 'strerror', None) or 'write HOST:PORT'}") from None
+
+
+async def serve(site: FleetSite, listening: socket.socket) -> None:
+    """Serve the site until cancelled."""
+    config = uvicorn.Config(
+        site.application, http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
+        server_header=False, limit_concurrency=CONCURRENCY_LIMIT, timeout_keep_alive=10, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(site.keep())
+        tasks.create_task(_Server(config).serve(sockets=[listening]))
