@@ -1,9 +1,11 @@
+import os
 import shutil
 
 import pytest
 
 from cotenant.kernel import sampler, tracing
 from cotenant.kernel.cgroup import classes
+from cotenant.model import sample as samples
 from cotenant.units.clock import ManualClock
 from cotenant.units.histogram import Histogram
 
@@ -52,6 +54,23 @@ def test_the_groups_of_a_v2_node_are_found(v2):
         V2_LS_CONTAINER,
         next(path for path in paths if path.startswith(f"{V2_BE}/")),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"bytes-\xff\xfe", r"bytes-\xff\xfe"),
+        (b"colour-\x1b[31m", r"colour-\x1b[31m"),
+        ("turned-\u202e".encode(), r"turned-\xe2\x80\xae"),
+        (rb"dev-disk\x2dby", r"dev-disk\x2dby"),
+        ("größe <b>'\"".encode(), "größe <b>'\""),
+    ],
+)
+def test_any_name_that_the_kernel_takes_can_be_sent_and_shown(v2, name, shown):
+    os.mkdir(os.fsencode(v2.directory / "sys/fs/cgroup") + b"/" + name)
+    sample = Machine(v2, f"{os.fsdecode(name)}=BE").sample()
+    assert [(group.path, group.name) for group in sample.cgroups if group.class_ == "offline"] == [(shown, shown)]
+    assert samples.decode(samples.encode(sample)) == sample
 
 
 def test_a_v2_group_is_measured(v2):

@@ -35,6 +35,21 @@ class Period:
     """Why no group's cache occupancy is known: monitoring a group needs a write to resctrl, which no reader does."""
 
 
+def readable(name: str) -> str:
+    """Return a group's path or name as text that can be encoded and shown: what is not printable as ``\\xff``.
+
+    A name is bytes, and whoever owns a group names the ones below it: bytes that are no UTF-8 cannot be sent on, and
+    control characters would reach the terminal of whoever looks.
+    """
+    if name.isprintable():
+        return name
+    return "".join(c if c.isprintable() else _escaped(c) for c in name)
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))
+
+
 class Group:
     """One group whose files are open."""
 
@@ -88,9 +103,9 @@ class Group:
         if label.class_ is None:
             reasons.setdefault("class", "no_class")
         return Cgroup(
-            path=self.path,
+            path=readable(self.path),
             class_=label.class_,
-            name=label.name or self.path.rpartition("/")[2],
+            name=readable(label.name or self.path.rpartition("/")[2]),
             psi=CgroupPsi(**stalls),
             **values,  # type: ignore[arg-type]
         )
