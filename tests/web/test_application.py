@@ -3,8 +3,11 @@ import re
 import httpx
 import msgspec
 import pytest
+from starlette.types import Message
+from tests.web.conftest import TOKEN
 
 from cotenant.web import openapi
+from cotenant.web.application import Site
 
 
 async def test_every_path_answers_per_its_schema(client: httpx.AsyncClient, hurt) -> None:  # type: ignore[no-untyped-def]
@@ -100,3 +103,26 @@ async def test_rolling_back(client, feed, authorized) -> None:  # type: ignore[n
     assert (await client.post(path, headers=authorized)).json()["revision"] is None
     assert feed.rolled_back_to == [None]
     assert (await client.get(path)).status_code == 405
+
+
+async def test_a_client_that_leaves_while_it_sends_is_no_failure(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return next(messages)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1:7070"), (b"authorization", f"Bearer {TOKEN}".encode())]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/rules/rollback",
+        "headers": headers,
+        "query_string": b"",
+    }
+    await site.application(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert not caplog.records

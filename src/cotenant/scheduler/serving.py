@@ -16,6 +16,7 @@ from cotenant.scheduler.server import BodyReader, Endpoints
 from cotenant.scheduler.source import Source
 from cotenant.units.clock import Clock
 from cotenant.units.errors import CotenantError
+from cotenant.web.connection import BoundedConnection
 
 BACKLOG = 2048
 """Volcano opens a new connection for about every second request, sixteen at a time."""
@@ -62,6 +63,12 @@ def bind(listen: str) -> socket.socket:
     return listener
 
 
+class Connection(BoundedConnection):
+    """One connection of a scheduler, or of whoever holds on to one; a large request may take a while on a busy node."""
+
+    arrival_s = 30.0
+
+
 class _Server(uvicorn.Server):
     """A server that leaves the signals to us: uvicorn would end the process by the signal, with a status of failure."""
 
@@ -105,6 +112,8 @@ async def serve(
     extender = Extender(source, rules, clock, metrics)
     config = uvicorn.Config(
         Endpoints(extender, reader).application(),
+        http=Connection,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

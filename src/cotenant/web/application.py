@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -93,7 +93,7 @@ class Site:
             Route("/api/v1/rules/rollback", self.roll_back, methods=["POST"]),
             Route("/api/v1/restore", self.restore, methods=["POST"]),
         ]
-        application = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        application = Starlette(routes=routes, exception_handlers=_HANDLERS)
         self.application: ASGIApp = Guard(application, hosts, keys)
 
     def publish(self, moment: Moment) -> None:
@@ -264,9 +264,16 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
+async def _client_left(request: Request, error: Exception) -> Response:
+    return refusal(400, "the request did not arrive whole")  # nobody is left to read it
+
+
 async def _not_found(request: Request, error: Exception) -> Response:
     return refusal(404, "no such path; /api/v1/openapi.json lists them")
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
     return refusal(405, "not with this method")
+
+
+_HANDLERS = {404: _not_found, 405: _not_allowed, ClientDisconnect: _client_left}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from cotenant.web.application import Site
+from cotenant.web.connection import BoundedConnection
 from cotenant.web.feed import Moment
 
 CONCURRENCY_LIMIT = 128
@@ -32,7 +33,7 @@ class WebServer:
         self._listening = listening
         config = uvicorn.Config(
             site.application,
-            http="h11",
+            http=BoundedConnection,
             ws="none",
             loop="asyncio",
             lifespan="off",
