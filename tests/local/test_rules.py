@@ -118,3 +118,13 @@ def test_a_preset_has_no_revisions() -> None:
     assert judge.rules_state().source == "preset default"
     with pytest.raises(Refused, match="--rules"):
         judge.roll_back(None)
+
+
+def test_a_pipe_in_place_of_the_file_keeps_nobody_waiting(file: File) -> None:
+    file.write("0.5")
+    judge = file.judge()
+    os.unlink(file.path)
+    os.mkfifo(file.path)
+    judge.refresh()
+    assert "not a plain file" in (judge.rules_state().error or "")
+    assert file.threshold(judge) == 0.5

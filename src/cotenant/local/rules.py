@@ -116,7 +116,7 @@ class FileJudge:
         log.info("rules: %s is in force (%s, revision %s)", self._path, cause, self._revision)
 
     def _read(self) -> tuple[str, Rules]:
-        text = rules_file.read_text(self._path)
+        text = rules_file.read_text(self._path, plain=True)
         return text, rules_file.for_one_host(parser.parse(text, str(self._path), self._period_s)).rules
 
     def _keep(self, text: str, cause: Cause) -> None:

@@ -1,13 +1,15 @@
 """A file of rules on this machine: read and validated."""
 
+import os
 import pathlib
+import stat
 from collections.abc import Sequence
 
 from cotenant.detect import errors, node, parser, rules
 
 
-def read_text(path: pathlib.Path) -> str:
-    """Return the text of a file of rules.
+def read_text(path: pathlib.Path, *, plain: bool = False) -> str:
+    """Return the text of a file of rules; ``plain`` refuses a pipe or a device, which could keep the caller waiting.
 
     :raises UnreadableRules: if it cannot be read, or is not UTF-8.
     """
@@ -15,8 +17,13 @@ def read_text(path: pathlib.Path) -> str:
     def refused(message: str) -> errors.UnreadableRules:
         return errors.UnreadableRules([errors.Problem(str(path), 0, "", message)])
 
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags | (os.O_NONBLOCK | os.O_NOCTTY if plain else 0))
+
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=opened) as file:
+            if plain and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise refused("not a plain file, which it must be to be watched")
             raw = file.read(node.MAX_BYTES + 1)
     except OSError as error:
         raise refused(f"cannot be read: {error.strerror}") from error
