@@ -100,3 +100,21 @@ def test_a_clock_that_jumps_loses_nothing(path: pathlib.Path) -> None:
     assert len(fine) == 65
     assert [t for t, _ in fine] == sorted(t for t, _ in fine)
     assert db.points(START_MS, START_MS + 65_000, database.TIERS[1])[-1][1] == {"a": 3.0}
+
+
+@pytest.mark.parametrize("content", [b"\xc1\xff", b"", b"{}", b'{"id": "\xff"}', "text", 7, None])
+def test_a_row_that_does_not_hold_what_was_written_is_left_out(path: pathlib.Path, content: object) -> None:
+    db = database.Database(path)
+    db.add(
+        [(START_MS + n * 1000, {"a": 1.0}) for n in range(12)],
+        [Incident(id=n, start="2027-01-15T08:00:00Z", detections=[], level_peak=None) for n in (1, 2)],
+    )
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE point_1s SET data = ? WHERE id = 3", (content,))
+        other.execute("UPDATE incident SET data = ? WHERE id = 2", (content,))
+    other.close()
+    again = database.Database(path)
+    again.tidy(START_MS + 12_000)
+    assert len(again.points(0, START_MS + 60_000, database.TIERS[0])) == 11
+    assert again.points(0, START_MS + 60_000, database.TIERS[1]) == [(START_MS + 10_000, {"a": 1.0})]
+    assert [incident.id for incident in again.incidents(10)] == [1]

@@ -8,7 +8,8 @@ import contextlib
 import dataclasses
 import pathlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -44,6 +45,25 @@ _encode_incident = msgspec.json.Encoder().encode
 def tier_of(span_s: int) -> Tier:
     """Return the finest tier that covers a span, or the coarsest one."""
     return next((tier for tier in TIERS if tier.step_s * tier.rows >= span_s), TIERS[-1])
+
+
+Content = TypeVar("Content")
+
+
+def _decoded(decode: Callable[[bytes], Content], data: object) -> Content | None:
+    """Return a row's content; None where it is not what was written, which SQLite's own check does not see."""
+    try:
+        return decode(data) if isinstance(data, bytes) else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _points(rows: Iterable[tuple[int, object]]) -> Iterator[tuple[int, dict[str, float]]]:
+    """Yield those of some rows whose content can be read."""
+    for time_ms, data in rows:
+        values = _decoded(_decode, data)
+        if values is not None:
+            yield time_ms, values
 
 
 def files_of(path: pathlib.Path) -> list[pathlib.Path]:
@@ -145,8 +165,8 @@ class Database:
             (last[0] if last else 0, now_ms - now_ms % step_ms),
         )
         steps: dict[int, list[dict[str, float]]] = {}
-        for time_ms, data in rows:
-            steps.setdefault(time_ms - time_ms % step_ms + step_ms, []).append(_decode(data))
+        for time_ms, values in _points(rows):
+            steps.setdefault(time_ms - time_ms % step_ms + step_ms, []).append(values)
         self._connection.executemany(
             f"INSERT INTO {_table(tier)} (time_ms, data) VALUES (?, ?)",
             [(end_ms, _encode(_mean(points))) for end_ms, points in steps.items()],
@@ -158,7 +178,7 @@ class Database:
             f"SELECT time_ms, data FROM {_table(tier)} WHERE time_ms > ? AND time_ms <= ? ORDER BY time_ms LIMIT ?",
             (since_ms, until_ms, tier.rows),
         )
-        return [(time_ms, _decode(data)) for time_ms, data in rows]
+        return list(_points(rows))
 
     def last_time_ms(self) -> int | None:
         """Return the time of the point that was added last, or None in an empty file."""
@@ -168,7 +188,8 @@ class Database:
     def incidents(self, limit: int) -> list[Incident]:
         """Return the newest incidents first."""
         rows = self._connection.execute("SELECT data FROM incident ORDER BY id DESC LIMIT ?", (limit,))
-        return [_decode_incident(data) for (data,) in rows]
+        found = [_decoded(_decode_incident, data) for (data,) in rows]
+        return [incident for incident in found if incident is not None]
 
     def size_bytes(self) -> int:
         """Return the size of the file, without its WAL."""
