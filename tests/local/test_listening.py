@@ -68,3 +68,13 @@ def test_the_data_directory_fits_the_user(tmp_path: pathlib.Path, monkeypatch: p
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.BadDataDirectory, match="--data"):
         listening.data_directory(tmp_path / "file" / "below")
+
+
+def test_one_process_at_a_time_uses_a_data_directory(tmp_path: pathlib.Path) -> None:
+    first = listening.claim(tmp_path)
+    with pytest.raises(errors.BadDataDirectory, match=r"another cotenant up uses it.*--data"):
+        listening.claim(tmp_path)
+    os.close(first)
+    os.close(listening.claim(tmp_path))
+    with pytest.raises(errors.BadDataDirectory, match="--data"):
+        listening.claim(tmp_path / "none")

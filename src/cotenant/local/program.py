@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import logging
+import os
 import pathlib
 import signal
 import socket
@@ -57,6 +58,8 @@ class Program:
         self._socket: socket.socket | None = None
         if settings.web:
             self._socket = listening.bind(settings.listen, settings.port)
+        self._claim = listening.claim(self._data)
+        if settings.web:
             self._token = listening.token_of(self._data, settings.token_file)
         self._history = History(self._data, clock)
         self._host = Host(source, judge, self._history, CostMeter(status), clock, settings.enforcement)
@@ -80,6 +83,7 @@ class Program:
             if enforcement is not None:
                 enforcement.stop()
             self._history.stop()
+            os.close(self._claim)
 
     def _run_without_web(self) -> None:
         stopped = threading.Event()
