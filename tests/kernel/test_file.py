@@ -1,5 +1,6 @@
 import errno
 import os
+import resource
 
 import pytest
 
@@ -114,3 +115,9 @@ def test_a_plain_file_that_was_empty_is_followed_too(tmp_path):
     (tmp_path / "new").rename(path)
     assert file.read() == b"8:0 rbytes=1"
     file.close()
+
+
+@pytest.mark.parametrize(("soft", "kept"), [(20, -28), (64, 16), (1024, 768), (resource.RLIM_INFINITY, float("inf"))])
+def test_a_low_limit_leaves_descriptors_for_the_page(monkeypatch, soft, kept):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
+    assert File._kept_limit() == kept

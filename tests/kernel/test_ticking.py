@@ -33,3 +33,7 @@ def test_a_failing_tick_is_counted_and_does_not_end_the_next() -> None:
         assert ran.acquire(timeout=5)
     thread.stop()
     assert thread.failures >= 3
+
+
+def test_stopping_before_the_start_hides_no_error() -> None:
+    SamplingThread(lambda: None, lambda _: None, 1.0, SystemClock()).stop()

@@ -105,8 +105,11 @@ def run(words: Sequence[str]) -> int:
         # The reader has gone (`| head`): nobody is left to tell. Python would complain again when it flushes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a file or an address that no command has words of its own for
-        place = error.filename if error.filename is not None else "cotenant"
-        typer.echo(f"cotenant: {os.fsdecode(place)}: {error.strerror or error}", err=True)
+    except OSError as error:  # a file, an address or a shortage that no command has words of its own for
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        typer.echo(f"cotenant: {place}{error.strerror or error}", err=True)
+        return 2
+    except MemoryError:
+        typer.echo("cotenant: not enough memory: raise the limit of this process, or end something else", err=True)
         return 2
     return result if isinstance(result, int) else 0

@@ -14,6 +14,8 @@ MAX_BYTES = 64 << 20
 
 KEPT_SHARE = 0.75
 """How much of the process's descriptors files may keep: sockets, libraries and children need some too."""
+OTHERS = 48
+"""Descriptors that are always left to others: BPF, the page and the history have some thirty before a client comes."""
 
 
 class File:
@@ -78,7 +80,7 @@ class File:
     @staticmethod
     def _kept_limit() -> float:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return float("inf") if soft == resource.RLIM_INFINITY else soft * KEPT_SHARE
+        return float("inf") if soft == resource.RLIM_INFINITY else min(soft * KEPT_SHARE, soft - OTHERS)
 
     def _rest(self, fd: int, data: bytes) -> bytes:
         parts, offset = [data], len(data)

@@ -46,7 +46,8 @@ class SamplingThread:
     def stop(self, timeout_s: float = 3.0) -> None:
         """End after the tick that runs now. One that hangs is left behind: the thread is a daemon."""
         self._stopped.set()
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:  # else what came before start() failed, and is what is to be told
+            self._thread.join(timeout_s)
 
     def _sampling(self) -> None:
         grid = Grid(self._period_s, self._clock.monotonic())
