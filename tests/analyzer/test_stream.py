@@ -121,7 +121,8 @@ async def test_what_is_malformed_is_counted_and_the_stream_goes_on(fleet: Fleet,
     async def messages() -> AsyncIterator[stream_pb2.Upward]:
         yield stream_pb2.Upward(hello=stream_pb2.Hello(node="n1", facts=b"{"))
         good = stream_pb2.Sample(uptime_seconds=5, json=sample.encode(make_sample(5.0)))
-        yield stream_pb2.Upward(batch=stream_pb2.Batch(samples=[stream_pb2.Sample(json=b"[]"), good]))
+        bad = [stream_pb2.Sample(json=text) for text in (b"[]", b'{"node":' + b"[" * 100_000, b'{"node":"\xff"}')]
+        yield stream_pb2.Upward(batch=stream_pb2.Batch(samples=[*bad, good]))
 
     async with (
         receiving.serving(receiver, "127.0.0.1:0") as port,
@@ -129,7 +130,7 @@ async def test_what_is_malformed_is_counted_and_the_stream_goes_on(fleet: Fleet,
     ):
         async for _ in stream_pb2_grpc.StreamStub(channel).Samples(messages()):
             pass
-    assert (fleet.samples, receiver.malformed) == (1, 2)
+    assert (fleet.samples, receiver.malformed) == (1, 4)
 
 
 async def test_who_does_not_say_who_it_is_is_turned_away(fleet: Fleet, address: str) -> None:

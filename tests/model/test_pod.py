@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import msgspec
@@ -87,6 +88,29 @@ def test_a_malformed_annotation_counts_as_absent_and_is_named() -> None:
     found = one(metadata={"annotations": {pod.CPU_QOS_ANNOTATION: "{", pod.CPU_BURST_ANNOTATION: "[]"}})
     assert found.cpu_qos == {}
     assert len(found.problems) == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000])
+def test_an_annotation_that_no_decoder_takes_costs_itself_alone(text: str) -> None:
+    names = (pod.CPU_QOS_ANNOTATION, pod.BLKIO_QOS_ANNOTATION, pod.EXTENDED_RESOURCE_SPEC_ANNOTATION)
+    found = one(metadata={"annotations": dict.fromkeys(names, text)})
+    assert (found.cpu_qos, found.blkio_qos, len(found.problems)) == ({}, {}, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kubernetes.io/batch-cpu", "one"), ("kubernetes.io/batch-cpu", "-1"), ("cpu", "64"), ("memory", "1Ti")],
+)
+def test_the_annotation_of_extended_resources_changes_nothing_else(name: str, value: str) -> None:
+    text = json.dumps({"containers": {"a": {"requests": {name: value, "kubernetes.io/batch-memory": "1Gi"}}}})
+    found = one(
+        metadata={"annotations": {pod.EXTENDED_RESOURCE_SPEC_ANNOTATION: text}},
+        spec={"containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}]},
+    )
+    wanted = {"cpu": "1", "memory": "1Mi", "kubernetes.io/batch-memory": "1Gi"}
+    assert found.containers[0].requests == wanted
+    assert len(found.problems) == 1
+    assert name in found.problems[0]
 
 
 def test_eviction_policy_that_is_not_json_means_not_evictable() -> None:

@@ -52,3 +52,14 @@ def test_an_annotation_overrides_field_by_field() -> None:
     same, complaints = policy.override(base, {"policy": 7}, "annotation")
     assert same == base
     assert len(complaints) == 1
+
+
+def test_what_nests_too_deeply_is_refused_or_changes_nothing() -> None:
+    deep: dict[str, object] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(policy.BadPolicy, match="NodeSLO"):
+        policy.decode({"spec": deep})
+    base = policy.CpuBurstStrategy(policy="auto")
+    same, complaints = policy.override(base, deep, "annotation")
+    assert (same, len(complaints)) == (base, 1)

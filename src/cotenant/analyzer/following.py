@@ -18,6 +18,7 @@ from cotenant.kube import errors
 from cotenant.kube.client import EVENTS, NODES, REPORTS, RULES, Client
 from cotenant.kube.informer import Informer
 from cotenant.units.clock import Clock
+from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -296,7 +297,7 @@ async def published(client: Client) -> dict[str, report.ReportStatus]:
         for item in page.items:
             try:
                 read = msgspec.json.decode(item, type=_Published)
-            except msgspec.DecodeError as error:
+            except MALFORMED as error:
                 _log.warning("a report of an earlier leader: %s", error)
                 continue
             if read.metadata.name != report.CLUSTER:

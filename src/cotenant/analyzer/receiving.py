@@ -16,6 +16,7 @@ from cotenant.analyzer.fleet import Fleet
 from cotenant.api import report
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.model import sample
+from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             return None
         try:
             return _facts_decoder.decode(encoded)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             self.malformed += 1
             _log.warning("facts of %s: %s", node, error)
             return None
@@ -131,7 +132,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         for entry in batch.samples[-MAX_SAMPLES:]:
             try:
                 decoded = sample.decode(entry.json)
-            except msgspec.DecodeError:
+            except MALFORMED:
                 self.malformed += 1
                 continue
             taken.append(msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds or decoded.uptime_s))

@@ -8,6 +8,7 @@ import typer
 
 from cotenant.cli import decisions
 from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
 
 TIMEOUT_S = 5.0
 _SCHEDULER_REMEDY = "start `cotenant scheduler`, or give --scheduler URL"
@@ -72,7 +73,7 @@ def _of_running(url: str) -> Any:
         report = msgspec.json.decode(_get(f"{url}/api/v1/report"), type=dict[str, msgspec.Raw])
         found = msgspec.json.decode(report.get("evaluation", b"null"), type=evaluation.Evaluation)
         taken = sample.decode(_get(f"{url}/api/v1/sample"))
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise NoReport(f"{url}: not an answer of `cotenant up`: {error}") from error
     return taken, found, None
 

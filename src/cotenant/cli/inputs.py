@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
 
 if TYPE_CHECKING:
     from cotenant.model.policy import NodeSlo
@@ -53,12 +54,12 @@ def read_object(path: pathlib.Path) -> Mapping[str, Any]:
     text = read(path)
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except MALFORMED:
         import yaml
 
         try:
             value = next(iter(yaml.safe_load_all(text)), None)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
     if not isinstance(value, Mapping):
         raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")

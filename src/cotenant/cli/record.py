@@ -5,12 +5,12 @@ import os
 import pathlib
 import stat
 
-import msgspec
 import typer
 
 from cotenant.cli import sampling
 from cotenant.model import sample as samples
 from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
 
 TAIL_BYTES = 1 << 22
 """More than the longest sample: 2,000 groups are about 1 MiB."""
@@ -78,7 +78,7 @@ class Record:
         try:
             samples.decode(torn)
             os.write(self._fd, b"\n")  # only the newline was lost
-        except msgspec.DecodeError:
+        except MALFORMED:
             os.ftruncate(self._fd, size - len(torn))
 
     def append(self, line: bytes) -> None:
@@ -106,6 +106,6 @@ class Record:
 def _is_sample(line: bytes) -> bool:
     try:
         samples.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return False
     return True

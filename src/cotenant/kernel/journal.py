@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from cotenant.kernel import paths
+from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import Op, PlanItem
 
 COMPACTED_ABOVE_BYTES = 1 << 20
@@ -105,7 +106,7 @@ class Journal:
         for text in data.splitlines():
             try:
                 self._take(msgspec.json.decode(text, type=Line))
-            except msgspec.DecodeError:
+            except MALFORMED:
                 self.unreadable_lines += 1
         self._seen = seen
 

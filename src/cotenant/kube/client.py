@@ -17,6 +17,7 @@ from lightkube.config.models import User
 from lightkube.core import exceptions as lightkube_exceptions
 
 from cotenant.kube import errors
+from cotenant.units.malformed import MALFORMED
 
 Object = TypeVar("Object")
 Params = Mapping[str, str | int | bool | None]
@@ -288,7 +289,7 @@ def _clean(params: Params) -> dict[str, str]:
 def _failure(answer: httpx2.Response, what: str) -> errors.ApiError:
     try:
         status = _status_decoder.decode(answer.content)
-    except msgspec.DecodeError:  # a proxy's page, say
+    except MALFORMED:  # a proxy's page, say
         status = errors.Status(message=answer.reason_phrase)
     if not status.code:
         status = msgspec.structs.replace(status, code=answer.status_code)

@@ -15,6 +15,7 @@ import msgspec
 from cotenant.kube import errors
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import Client, Resource
+from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Informer(Generic[Object]):
                 await self._pause(error)
             except errors.KubeError as error:
                 await self._pause(error)
-            except msgspec.DecodeError as error:
+            except MALFORMED as error:
                 self._version = ""
                 await self._pause(errors.KubeError(f"{self._resource.plural}: {error}"))
 
@@ -154,7 +155,7 @@ class Informer(Generic[Object]):
         """Return an object's metadata, or None where it has none that can be read."""
         try:
             return _identity_decoder.decode(item).metadata
-        except msgspec.DecodeError:
+        except MALFORMED:
             self.malformed += 1
             return None
 
@@ -162,7 +163,7 @@ class Informer(Generic[Object]):
         """Return the object, or None where it is not of our shape: passed over, not fatal."""
         try:
             return self._decoder.decode(item)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             self.malformed += 1
             _log.warning("%s %s: %s", self._resource.plural, _key(identity), error)
             return None

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from cotenant.model.incident import Incident
+from cotenant.units.malformed import MALFORMED
 
 PAGE_BYTES = 4096
 SIZE_LIMIT_BYTES = 32 << 20
@@ -54,7 +55,7 @@ def _decoded(decode: Callable[[bytes], Content], data: object) -> Content | None
     """Return a row's content; None where it is not what was written, which SQLite's own check does not see."""
     try:
         return decode(data) if isinstance(data, bytes) else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED:
         return None
 
 

@@ -19,6 +19,7 @@ from cotenant.local import errors
 from cotenant.model.policy import DEFAULT_GROUP_IDENTITY
 from cotenant.model.priority import InterfaceName, PriorityInterface, Setting
 from cotenant.units.limit import NONE, Limit
+from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import PlanItem
 
 Qos = Literal["LSR", "LS", "BE", "SYSTEM"]
@@ -326,5 +327,5 @@ def _text(path: pathlib.Path) -> str | None:
 def _record(file: pathlib.Path) -> Record | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *MALFORMED):
         return None

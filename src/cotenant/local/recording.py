@@ -4,10 +4,9 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-import msgspec
-
 from cotenant.detect import errors
 from cotenant.model import sample
+from cotenant.units.malformed import MALFORMED
 
 
 def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
@@ -37,7 +36,7 @@ def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
                 continue
             try:
                 yield number, sample.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except MALFORMED as error:
                 if not line.endswith(b"\n") and line.lstrip().startswith(b"{"):
                     raise errors.TornSamples(
                         f"{path}:{number}: the last line ends in the middle and was left out; all before it was read"

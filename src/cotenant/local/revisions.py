@@ -15,6 +15,7 @@ import msgspec
 
 from cotenant.detect import parser
 from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
 
 MOST = 50
 """Revisions kept; a file of rules is a few KiB."""
@@ -52,7 +53,7 @@ class Revisions:
         for path in self._paths():
             try:
                 found.append(msgspec.json.decode(path.read_bytes(), type=Revision))
-            except (OSError, msgspec.DecodeError):
+            except (OSError, *MALFORMED):
                 continue  # half-written by a crash, or removed meanwhile: the others still tell what was in force
         return sorted(found, key=lambda revision: revision.number)
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from cotenant.units import cpulist, errors, quantity
+from cotenant.units.malformed import MALFORMED
 
 RESERVATION_ANNOTATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS_ANNOTATION = "node.koordinator.sh/system-qos-resource"
@@ -100,7 +101,7 @@ def decode_usage(text: bytes | str, place: str) -> Usage:
     """
     try:
         return msgspec.json.decode(text, type=Usage, strict=False)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise BadNode(f"{place}: {error}") from None
 
 
@@ -213,5 +214,5 @@ def _annotation(annotations: Mapping[str, Any], name: str, place: str) -> Mappin
 def _json(text: Any, name: str, place: str) -> Any:
     try:
         return msgspec.json.decode(str(text))
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise BadNode(f"{place}: annotation {name}: {error}") from None

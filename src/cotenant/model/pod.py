@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from cotenant.units import errors, quantity
+from cotenant.units.malformed import MALFORMED
 
 KubeQos = Literal["Guaranteed", "Burstable", "BestEffort"]
 QosClass = Literal["LSE", "LSR", "LS", "BE", "SYSTEM"]
@@ -33,6 +34,8 @@ EXTENDED_RESOURCE_SPEC_ANNOTATION = "node.koordinator.sh/extended-resource-spec"
 BATCH_CPU = ("kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu")
 BATCH_MEMORY = ("kubernetes.io/batch-memory", "koordinator.sh/batch-memory")
 MID_CPU = ("kubernetes.io/mid-cpu",)
+_EXTENDED = frozenset({*BATCH_CPU, *BATCH_MEMORY, *MID_CPU, "kubernetes.io/mid-memory"})
+"""What the annotation of extended resources may speak of: the native resources are the API server's to check."""
 
 _QOS_CLASSES: dict[str, QosClass] = {"LSE": "LSE", "LSR": "LSR", "LS": "LS", "BE": "BE", "SYSTEM": "SYSTEM"}
 _KUBE_QOS: dict[str, KubeQos] = {"Guaranteed": "Guaranteed", "Burstable": "Burstable", "BestEffort": "BestEffort"}
@@ -206,7 +209,7 @@ def decode(text: bytes | str, place: str = "PodList") -> tuple[Pod, ...]:
     """
     try:
         listed = msgspec.json.decode(text, type=_PodList)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise BadPods(f"{place}: {error}; give a v1 PodList as the kubelet's /pods returns it") from None
     return tuple(_pod(item, place) for item in listed.items or ())
 
@@ -266,7 +269,7 @@ def _pod(wire: _Pod, place: str) -> Pod:
     annotations = wire.metadata.annotations or {}
     problems: list[str] = []
     extended = _object(annotations, EXTENDED_RESOURCE_SPEC_ANNOTATION, problems).get("containers")
-    containers = _containers(wire, extended if isinstance(extended, dict) else {})
+    containers = _containers(wire, extended if isinstance(extended, dict) else {}, problems)
     pod = Pod(
         namespace=wire.metadata.namespace,
         name=wire.metadata.name,
@@ -300,17 +303,19 @@ def _pod(wire: _Pod, place: str) -> Pod:
     return pod
 
 
-def _containers(wire: _Pod, extended: Mapping[str, Any]) -> tuple[Container, ...]:
+def _containers(wire: _Pod, extended: Mapping[str, Any], problems: list[str]) -> tuple[Container, ...]:
     statuses = {
         status.name: status
         for status in (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
     }
     sidecars = [c for c in wire.spec.init_containers or () if c.restart_policy == "Always"]
     found = [(c, True) for c in sidecars] + [(c, False) for c in wire.spec.containers or ()]
-    return tuple(_container(c, sidecar, statuses.get(c.name), extended.get(c.name)) for c, sidecar in found)
+    return tuple(_container(c, sidecar, statuses.get(c.name), extended.get(c.name), problems) for c, sidecar in found)
 
 
-def _container(wire: _Container, sidecar: bool, status: _Status | None, extended: Any) -> Container:
+def _container(
+    wire: _Container, sidecar: bool, status: _Status | None, extended: Any, problems: list[str]
+) -> Container:
     resources = wire.resources or _Resources()
     added = extended if isinstance(extended, dict) else {}
     return Container(
@@ -318,13 +323,28 @@ def _container(wire: _Container, sidecar: bool, status: _Status | None, extended
         container_id=(status.container_id or "").rpartition("//")[2] or None if status else None,
         running=bool(status and status.state and "running" in status.state),
         sidecar=sidecar,
-        requests=_texts(resources.requests) | _texts(added.get("requests")),
-        limits=_texts(resources.limits) | _texts(added.get("limits")),
+        requests=_texts(resources.requests) | _extended(added.get("requests"), problems),
+        limits=_texts(resources.limits) | _extended(added.get("limits"), problems),
     )
 
 
 def _texts(values: Any) -> dict[str, str]:
     return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
+
+
+def _extended(values: Any, problems: list[str]) -> dict[str, str]:
+    """Return the extended resources in the annotation; what is none, or no amount, is left out and noted."""
+    found = {}
+    for name, value in _texts(values).items():
+        try:
+            valid = name in _EXTENDED and quantity.parse(value) >= 0
+        except quantity.BadQuantity:
+            valid = False
+        if valid:
+            found[name] = value
+        else:
+            problems.append(f"annotation {EXTENDED_RESOURCE_SPEC_ANNOTATION}: {name[:80]} {value[:40]!r}: left out")
+    return found
 
 
 def _cgroup_uid(uid: str, annotations: Mapping[str, str]) -> str:
@@ -383,7 +403,7 @@ def _object(annotations: Mapping[str, str], name: str, problems: list[str]) -> M
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except MALFORMED:
         return None
 
 

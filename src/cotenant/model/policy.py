@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
 
 ClassName = Literal["LSR", "LS", "BE", "SYSTEM"]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -291,10 +292,10 @@ def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, .
     if kind != "NodeSLO":
         raise BadPolicy(f"{place}: kind is {kind!r}; give a NodeSLO")
     complaints: list[str] = []
-    spec = _within_range(_without_nulls(value.get("spec") or {}), "spec", complaints)
     try:
+        spec = _within_range(_without_nulls(value.get("spec") or {}), "spec", complaints)
         slo = msgspec.convert(spec, NodeSlo, strict=False)
-    except msgspec.ValidationError as error:
+    except MALFORMED as error:
         raise BadPolicy(f"{place}: {str(error).replace('`$', '`spec')}") from None
     return slo, tuple(complaints)
 
@@ -307,7 +308,7 @@ def override(base: _Struct, annotation: Mapping[str, Any], place: str) -> tuple[
     complaints: list[str] = []
     try:
         given = msgspec.convert(_within_range(_without_nulls(annotation), place, complaints), type(base), strict=False)
-    except msgspec.ValidationError as error:
+    except MALFORMED as error:
         return base, (str(error).replace("`$", f"`{place}"),)
     changes = {name: value for name in base.__struct_fields__ if (value := getattr(given, name)) is not None}
     return msgspec.structs.replace(base, **changes), tuple(complaints)

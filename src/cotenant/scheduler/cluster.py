@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from cotenant.api.objects import Node, RuntimeClass
 from cotenant.api.reading import row_of
 from cotenant.kube import errors
@@ -21,6 +19,7 @@ from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.placing import Placements
 from cotenant.scheduler.table import Table
 from cotenant.units.clock import Clock
+from cotenant.units.malformed import MALFORMED
 
 Object = TypeVar("Object")
 
@@ -164,7 +163,7 @@ class ClusterSource:
                 self._lease_renewed, self._lease_seen_at = lease.spec.renew_time, self._clock.monotonic()
         except errors.NotFound as error:
             self._lease_error, found_none = str(error), True
-        except (errors.KubeError, msgspec.DecodeError) as error:
+        except (errors.KubeError, *MALFORMED) as error:
             self._lease_error = str(error)
         answered = self._lease_error is None or found_none
         if not answered:

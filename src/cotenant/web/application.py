@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cotenant.model.incident import Incident
+from cotenant.units.malformed import MALFORMED
 from cotenant.web import openapi
 from cotenant.web.answer import answer, refusal
 from cotenant.web.feed import Feed, Moment, Refused, Report, Unavailable
@@ -223,7 +224,7 @@ class Site:
             return refusal(413, f"at most {BODY_LIMIT_BYTES} bytes")
         try:
             wanted = msgspec.json.decode(body or b"{}", type=openapi.Rollback)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             return refusal(400, f'{error}; expected {{"revision": N}} or {{}}')
         try:
             return answer(await run_in_threadpool(self._feed.roll_back_rules, wanted.revision))
