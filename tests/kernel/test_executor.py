@@ -254,3 +254,28 @@ def test_only_our_own_groups_are_removed(tree: Tree) -> None:
 )
 def test_one_table_says_what_a_refusal_means(number: int, file: str, state: str) -> None:
     assert errno_table.decide(number, file).state == state
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory", "endless"])
+def test_what_is_no_kernel_file_is_neither_waited_for_nor_written(tmp_path: pathlib.Path, kind: str) -> None:
+    tree = Tree(tmp_path / "root", v1=("cpu",))
+    tree.file("sys/fs/cgroup/cpu/a/cpu.weight", "1")
+    path = tree.directory / "sys/fs/cgroup/cpu/a/cpu.shares"
+    outside = tmp_path / "outside"
+    outside.write_text("1024\n")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(outside)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, 1 << 40)
+    plan = [PlanItem(op="write", path="sys/fs/cgroup/cpu/a/cpu.shares", new="2", strategy="test", reason="a test")]
+    plan.append(
+        PlanItem(op="move_task", path="sys/fs/cgroup/cpu/a/cpu.shares", new="1", strategy="test", reason="a test")
+    )
+    states = [outcome.state for outcome in executor.Executor(tree.root).apply(plan)]
+    assert set(states) <= {"refused", "failed", "gone"}, states
+    assert outside.read_text() == "1024\n"

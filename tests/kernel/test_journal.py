@@ -1,10 +1,12 @@
 import itertools
+import os
 import pathlib
 
+import msgspec
 import pytest
 from tests.kernel.tree import Tree
 
-from cotenant.kernel import executor, journal, undo
+from cotenant.kernel import executor, journal, lock, tasks, undo
 from cotenant.units.plan import PlanItem
 
 PATH = "sys/fs/cgroup/cpu/a/cpu.shares"
@@ -85,3 +87,113 @@ def test_a_journal_of_many_live_groups_is_not_compacted_at_every_plan(
     compactions = sum(after < before for before, after in itertools.pairwise(sizes))
     assert 1 <= compactions <= 10, sizes
     assert len(list(writer.journal.of_this_boot())) == len(paths)
+
+
+def item(value: str) -> PlanItem:
+    return PlanItem(op="write", path=PATH, new=value, strategy="test", reason="a test")
+
+
+def no_room(descriptor: int, data: bytes) -> int:
+    return os.write(descriptor, data[: len(data) // 2])
+
+
+def test_without_room_for_a_line_nothing_is_written_and_the_journal_stays_whole(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+    writer = written(tree, "2")
+    before = writer.journal.path.read_bytes()
+    writer.journal._write = no_room
+    (outcome,) = writer.apply([item("3")])
+    assert (outcome.state, outcome.errno) == ("failed", None)
+    assert "nothing is written without a journal" in outcome.detail
+    assert (tree.read(PATH), writer.journal.path.read_bytes()) == ("2\n", before)
+    writer.journal._write = os.write
+    assert [outcome.state for outcome in writer.apply([item("3")])] == ["written"], "it is not held against the file"
+
+
+def test_a_mark_that_there_is_no_room_for_costs_no_undo(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+    writer = written(tree)
+    writer.journal._write = lambda fd, data: (no_room if b'"done"' in data else os.write)(fd, data)
+    assert [outcome.state for outcome in writer.apply([item("2")])] == ["written"]
+    assert writer.journal.lost_marks == 1
+    assert undo.restore(executor.Executor(tree.root)).complete
+    assert tree.read(PATH) == "1024\n"
+
+
+def test_a_restore_needs_no_room(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    for path in (PATH, f"{PATH}.b"):
+        tree.file(path, "1024")
+    writer = written(tree, "2")
+    gone = PlanItem(op="write", path=f"{PATH}.b", new="3", strategy="test", reason="a test")
+    writer.apply([gone])
+    (tree.directory / f"{PATH}.b").unlink()
+    again = executor.Executor(tree.root)
+    again.journal._write = no_room
+    result = undo.restore(again)
+    assert (result.complete, len(result.restored), result.gone) == (True, 1, 1)
+    assert tree.read(PATH) == "1024\n"
+    assert not again.journal.path.exists()
+
+
+def test_compaction_without_room_leaves_the_journal(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+    writer = written(tree, "2", "3")
+    before = writer.journal.path.read_bytes()
+    writer.journal.path.with_suffix(".new").mkdir()
+    writer.journal.compact()
+    assert writer.journal.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
+def test_what_is_no_journal_is_refused_at_once(tmp_path: pathlib.Path, kind: str) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+    path = tree.root.run_dir / "journal"
+    path.parent.mkdir(parents=True)
+    if kind == "link":
+        path.symlink_to("/etc/passwd")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(journal.JournalUnusable, match="not a plain file"):
+        executor.Executor(tree.root)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_lock_is_in_a_directory_of_its_own(tmp_path: pathlib.Path, kind: str) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    tree.root.run_dir.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        tree.root.run_dir.symlink_to(elsewhere)
+    else:
+        tree.root.run_dir.mkdir()
+        os.mkfifo(tree.root.run_dir / "lock")
+    with pytest.raises(lock.RunDirectoryUnusable):
+        executor.Executor(tree.root).apply([item("2")])
+    assert tree.read(PATH) == "1024\n"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_a_tree_says_of_tasks_is_never_done_to_this_machines(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    task = str(os.getpid())
+    tree.file(f"proc/{task}/stat", f"{task} (x) S " + " ".join(str(n) for n in range(4, 30)))
+    started = tasks.start_time(tree.root, task)
+    assert started
+    line = journal.Line(
+        kind="change", boot=journal.boot_id(tree.root), path=f"proc/{task}", dev=0, ino=0, task=task, op="set_policy",
+        old="idle", values=(tasks.policy(int(task)),), started=started,
+    )  # fmt: skip
+    tree.root.run_dir.mkdir(parents=True)
+    (tree.root.run_dir / "journal").write_bytes(msgspec.json.encode(line) + b"\n")
+    result = undo.restore(executor.Executor(tree.root))
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert [left.reason for left in result.failed] == ["the tasks of another root are not this machine's"]

@@ -16,6 +16,8 @@ from cotenant.kernel import errors, paths
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_BYTES = 1 << 20
+_MAX_BYTES = 64 << 20
+"""More than any kernel file holds."""
 
 _PROC = 0x9FA0
 _KERNEL_FILE_SYSTEMS = frozenset(
@@ -104,7 +106,9 @@ class Directory:
         os.close(self.descriptor)
 
     def has(self, name: str) -> bool:
-        return self._status(name) is not None
+        """Return whether there is a plain file of that name, as all files of the kernel are."""
+        status = self._status(name)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
     def readable(self, name: str) -> bool:
         """Return whether a file can be read at all; what only takes commands has no read permission for anyone."""
@@ -128,11 +132,16 @@ class Directory:
 
     def read(self, name: str) -> str:
         """Return a file's bytes as text, one character a byte, so that it can be written back exactly."""
+        self._check(name)
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             chunks = []
+            size = 0
             while chunk := os.read(descriptor, _READ_BYTES):
                 chunks.append(chunk)
+                size += len(chunk)
+                if size > _MAX_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
         finally:
             os.close(descriptor)
         return b"".join(chunks).decode("latin-1")
@@ -142,6 +151,7 @@ class Directory:
 
         :raises OSError: as open(2) and write(2) do; EIO for a short write.
         """
+        self._check(name)
         flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=self.descriptor)
         try:
@@ -150,6 +160,15 @@ class Directory:
                 raise OSError(errno.EIO, "short write", name)
         finally:
             os.close(descriptor)
+
+    def _check(self, name: str) -> None:
+        """Refuse a pipe or a device, which no kernel keeps here, and whose opening could wait for ever.
+
+        :raises OSError: EINVAL for it. Not by O_NONBLOCK: with that, memory.max and memory.high do not reclaim.
+        """
+        status = self._status(name)
+        if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), name)
 
     def is_plain(self, name: str) -> bool:
         """Return whether a file is on an ordinary file system, where a write replaces everything."""

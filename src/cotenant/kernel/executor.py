@@ -14,8 +14,6 @@ from cotenant.units import contents
 from cotenant.units.clock import Clock, SystemClock
 from cotenant.units.plan import PlanItem
 
-UNDOING = "restore"
-"""The strategy of items that undo: what they lose beside themselves was lost already."""
 RETRIES = 3
 RETRY_SECONDS = 0.005
 
@@ -175,6 +173,8 @@ class Executor:
             return operation(item, commit)
         except channel.BadPath as error:
             return Outcome(item, "refused", str(error))
+        except journal.JournalUnusable as error:
+            return Outcome(item, "failed", str(error))
         except OSError as error:
             return self._refusal(item, error)
 
@@ -222,7 +222,7 @@ class Executor:
             # What only takes commands (memory.reclaim) has no state to give back.
             self._write_retrying(directory, name, text)
             return None
-        if item.strategy != UNDOING:
+        if item.strategy != journal.UNDOING:
             self._journal_losses(item, directory, name)
         key = self.journal.change(item, path, directory.inode, current, rebased=self._is_anothers(path, name, current))
         try:
@@ -338,7 +338,7 @@ class Executor:
         path = item.path or ""
         name = os.path.basename(path)
         with self.channel.parent(path) as parent:
-            if not parent.has(name):
+            if parent.inode_of(name) is None:
                 return Outcome(item, "same")
             if not commit:
                 return Outcome(item, "planned")

@@ -5,18 +5,28 @@ boot or a group. ``run/cotenant`` is a tmpfs, so nothing waits for a disk. A lin
 change that did not happen.
 """
 
+import contextlib
 import dataclasses
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
 
-from cotenant.kernel import paths
+from cotenant.kernel import errors, paths
 from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import Op, PlanItem
 
 COMPACTED_ABOVE_BYTES = 1 << 20
+UNDOING = "restore"
+"""The strategy of items that undo: what they lose beside themselves was lost already, and they may go unrecorded."""
+
+
+class JournalUnusable(errors.KernelError):
+    """The journal cannot be read, or a line cannot be added to it: then nothing new is written to the kernel."""
+
 
 Key = tuple[str, str, int, int, str]
 """Boot, path, device and inode of the directory, and the task for what is done to one."""
@@ -83,23 +93,32 @@ class Journal:
         self.boot = boot_id(root)
         self.entries: dict[Key, Entry] = {}
         self.unreadable_lines = 0
+        self.lost_marks = 0
+        """Marks that there was no room for. A restore then finds a change that it need not make, never one too few."""
         self._write = write
         self._seen: tuple[int, int, int] | None = None
         self._torn = False
         self._compacted_bytes = 0
 
     def refresh(self) -> None:
-        """Read the file again if another process has changed it."""
+        """Read the file again if another process has changed it.
+
+        :raises JournalUnusable: if it is there and cannot be read.
+        """
         try:
-            status = os.stat(self.path)
+            status = os.stat(self.path, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode):
+                raise JournalUnusable(f"{self.path}: not a plain file: move it away")
+            seen = (status.st_ino, status.st_size, status.st_mtime_ns)
+            if seen == self._seen:
+                return
+            data = self.path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             self.entries.clear()
             self._seen = None
             return
-        seen = (status.st_ino, status.st_size, status.st_mtime_ns)
-        if seen == self._seen:
-            return
-        data = self.path.read_bytes()
+        except OSError as error:
+            raise JournalUnusable(f"{self.path}: {error.strerror}; run as the user who wrote it, as root") from error
         self.entries.clear()
         self.unreadable_lines = 0
         self._torn = bool(data) and not data.endswith(b"\n")
@@ -144,7 +163,10 @@ class Journal:
     ) -> Key:
         """Record what is about to be done; return the key for :meth:`done`.
 
-        ``old`` counts for the first change of a key only, unless it is ``rebased``.
+        ``old`` counts for the first change of a key only, unless it is ``rebased``. What undoes a recorded change is
+        let pass when there is no room for its line: what it writes is known by the change itself.
+
+        :raises JournalUnusable: if the line cannot be added.
         """
         line = Line(
             kind="change",
@@ -163,7 +185,12 @@ class Journal:
             irreversible=item.irreversible,
             started=started,
         )
-        self._append(line)
+        try:
+            self._append(line)
+        except JournalUnusable:
+            if item.strategy != UNDOING or line.key not in self.entries:
+                raise
+            self.lost_marks += 1
         return line.key
 
     def aside(self, item: PlanItem, path: str, inode: tuple[int, int], old: str) -> None:
@@ -179,29 +206,48 @@ class Journal:
 
     def done(self, key: Key, read: str | None, inode: tuple[int, int] | None = None) -> None:
         """Record that a change was made and what the file said then."""
-        self._append(_mark("done", key, () if read is None else (read,)))
+        self._mark(_mark("done", key, () if read is None else (read,)))
 
     def undone(self, key: Key) -> None:
         """Record that what was there before is there again."""
-        self._append(_mark("undone", key))
+        self._mark(_mark("undone", key))
+
+    def _mark(self, line: Line) -> None:
+        """Append what comes after a write; without it the change counts as one whose result was not seen."""
+        try:
+            self._append(line)
+        except JournalUnusable:
+            self.lost_marks += 1
+            self._take(line)
 
     def _append(self, line: Line) -> None:
         data = msgspec.json.encode(line) + b"\n"
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.path, flags, 0o600)
         try:
-            if self._torn:
-                data, self._torn = b"\n" + data, False
-            if self._write(descriptor, data) != len(data):
-                raise OSError(28, "short write", str(self.path))
-            status = os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
+            status = self._append_bytes(b"\n" + data if self._torn else data)
+        except OSError as error:
+            raise JournalUnusable(f"{self.path}: {error.strerror}: nothing is written without a journal") from error
+        self._torn = False
         self._seen = (status.st_ino, status.st_size, status.st_mtime_ns)
         self._take(line)
 
+    def _append_bytes(self, data: bytes) -> os.stat_result:
+        """Append some bytes, all or none of them, and return the file's status then."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            if self._write(descriptor, data) != len(data):
+                os.ftruncate(descriptor, size)  # the next line must not be lost with this one
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+
     def compact(self, keep: Callable[[Entry], bool] = lambda entry: True) -> None:
-        """Write the file anew with one line a key, without the keys that are not to be kept; remove it when empty."""
+        """Write the file anew with one line a key, without the keys that are not to be kept; remove it when empty.
+
+        Where there is no room for it, the file stays as it is.
+        """
         kept = {key: entry for key, entry in self.entries.items() if keep(entry)}
         if not kept:
             self.path.unlink(missing_ok=True)
@@ -213,8 +259,14 @@ class Journal:
             for entry in kept.values()
         ]
         beside = self.path.with_suffix(".new")
-        beside.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        os.replace(beside, self.path)
+        try:
+            beside.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            os.replace(beside, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            self._compacted_bytes = self.path.stat().st_size  # tried again when it has doubled
+            return
         self._seen = None
         self.refresh()
         self._compacted_bytes = self.path.stat().st_size

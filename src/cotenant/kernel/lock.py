@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 
@@ -30,14 +31,18 @@ def writing(
     :raises RunDirectoryUnusable: if the run directory cannot be made or written.
     """
     path = root.run_dir / "lock"
+    if root.run_dir.is_symlink():
+        raise RunDirectoryUnusable(f"{root.run_dir}: a link: lock and journal are kept in a directory of their own")
     try:
         root.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
         raise RunDirectoryUnusable(
             f"{path}: {error.strerror}: nothing is written without a journal; make the directory writable"
         ) from error
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RunDirectoryUnusable(f"{path}: not a plain file: move it away")
         _acquire(descriptor, str(path), wait_seconds, sleep)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

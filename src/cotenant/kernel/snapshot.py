@@ -12,7 +12,8 @@ from typing import TypedDict
 
 import msgspec
 
-from cotenant.kernel import paths
+from cotenant.kernel import errors, paths
+from cotenant.kernel.file import File
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import KubeQos, Pod
 from cotenant.model.priority import PriorityInterface
@@ -41,11 +42,13 @@ class KernelFiles:
         return self._content[path]
 
     def _read(self, path: str) -> str | None:
+        file = File(self._root.directory / path)
         try:
-            with open(self._root.directory / path, encoding="utf-8", errors="replace") as file:
-                return file.read().removesuffix("\n")
-        except OSError:
+            return file.read().decode(errors="replace").removesuffix("\n")
+        except errors.KernelError:
             return None
+        finally:
+            file.close()
 
     def exists(self, path: str) -> bool:
         if path not in self._exists:

@@ -131,7 +131,7 @@ def _may_be_written(writer: executor.Executor, entry: journal.Entry, result: Res
     current = writer.channel.peek(entry.path)
     if current is None:
         with writer.channel.parent(entry.path) as directory:
-            there = directory.has(name)
+            there = directory.inode_of(name) is not None
         if there:
             result.failed.append(_left(writer, entry, "it cannot be read", "run restore as root"))
             return False
@@ -185,7 +185,7 @@ def _items_of(writer: executor.Executor, entry: journal.Entry) -> Iterator[PlanI
             path=entry.path,
             old=current.strip(),
             new=text,
-            strategy=executor.UNDOING,
+            strategy=journal.UNDOING,
             reason="as it was before",
         )
 
@@ -241,7 +241,7 @@ def _current(writer: executor.Executor, items: list[PlanItem]) -> dict[str, str]
 
 
 def _item_of(entry: journal.Entry) -> PlanItem:
-    return PlanItem(op="write", path=entry.path, strategy=executor.UNDOING, reason="as it was before")
+    return PlanItem(op="write", path=entry.path, strategy=journal.UNDOING, reason="as it was before")
 
 
 def _finish(writer: executor.Executor, entry: journal.Entry, found: str | None, result: Restoration) -> None:
@@ -299,8 +299,10 @@ _UNDO = {"move_task": _move_back, "set_policy": _policy_back, "core_cookie": _co
 
 def _undo_other(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
     try:
+        if entry.line.op != "move_task" and not writer.root.is_machine:
+            raise channel.BadPath("the tasks of another root are not this machine's")
         _UNDO[entry.line.op](writer, entry)
-    except (OSError, channel.BadPath) as error:
+    except (OSError, ValueError, channel.BadPath) as error:
         number = getattr(error, "errno", None) or 0
         decision = errno_table.decide(number, os.path.basename(entry.path))
         if decision.state != "gone":
@@ -312,7 +314,7 @@ def _undo_other(writer: executor.Executor, entry: journal.Entry, result: Restora
 
 def _remove(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
     """Remove a group that we made, if it is still that one and nobody is in it."""
-    item = PlanItem(op="rmdir", path=entry.path, strategy=executor.UNDOING, reason="made by us")
+    item = PlanItem(op="rmdir", path=entry.path, strategy=journal.UNDOING, reason="made by us")
     name = os.path.basename(entry.path)
     try:
         with writer.channel.parent(entry.path) as parent:
