@@ -1,4 +1,5 @@
 import re
+from collections.abc import Iterator
 
 import httpx
 import msgspec
@@ -106,7 +107,9 @@ async def test_rolling_back(client, feed, authorized) -> None:  # type: ignore[n
 
 
 async def test_a_client_that_leaves_while_it_sends_is_no_failure(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    messages: Iterator[Message] = iter(
+        [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    )
     sent: list[Message] = []
 
     async def receive() -> Message:
