@@ -13,6 +13,7 @@ from cotenant.kube.client import PODS, Client
 from cotenant.scheduler import herd
 from cotenant.scheduler.table import Table
 from cotenant.units.clock import Clock
+from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Placements:
                         backoff.reset()
                         self.last_error = None
                         version = self.hear(event.type, event.object) or version
-            except (errors.KubeError, msgspec.DecodeError) as error:
+            except (errors.KubeError, *MALFORMED) as error:
                 self.failures += 1
                 self.last_error = str(error)
                 await asyncio.sleep(backoff.next_seconds())
