@@ -93,16 +93,11 @@ class Groups:
             self._pending = (at, taken)
 
     def _learn(self, taken: sample.Sample) -> None:
-        learned: Uses = {}
-        for path, values in _uses(taken).items():
-            before = self._baselines.get(path)
-            if before is None:
-                learned[path] = values
-                continue
-            learned[path] = {
-                name: value if name not in before else before[name] + _WEIGHT * (value - before[name])
-                for name, value in values.items()
-            }
+        learned = _uses(taken)
+        for path, before in self._baselines.items():
+            values = learned.get(path, {})
+            for name in values.keys() & before.keys():
+                values[name] = before[name] + _WEIGHT * (values[name] - before[name])
         self._baselines = learned
         self._learned = True
 
@@ -217,10 +212,14 @@ def _uses(taken: sample.Sample) -> Uses:
         total = measure.total(taken) if measure.total else None
         if total is not None:
             uses[_NODE][name] = total
+    of_group = [(name, measure.value) for name, measure in measures.items()]
     for group in taken.cgroups:
         if group.path.strip("/"):
-            known = {name: value for name, measure in measures.items() if (value := measure.value(group)) is not None}
-            uses[group.path] = known
+            known = uses[group.path] = {}
+            for name, value_of in of_group:
+                value = value_of(group)
+                if value is not None:
+                    known[name] = value
     below: dict[str, dict[str, float]] = {}
     for path, values in uses.items():
         parent = path

@@ -16,6 +16,7 @@ HARD_LIMITS: dict[evaluation.HardLimit, str] = {
 
 _BLOCK_PERCENTILES = {"block.p50_usec": 0, "block.p95_usec": 1, "block.p99_usec": 2}
 _DEVICE_PERCENTILES = {"p50_usec": 0, "p95_usec": 1, "p99_usec": 2}
+_GRAIN = 1e-12
 _SHARES = ("memory.refault_per_sec", "memory.swap_out_per_sec")
 
 
@@ -23,12 +24,14 @@ _SHARES = ("memory.refault_per_sec", "memory.swap_out_per_sec")
 class Entry:
     """One signal of one list. Either ``column`` or ``percentile`` is set.
 
-    ``device`` names the disk whose percentile is meant, None for all together.
+    ``reach`` is where it is at its threshold, ``leave`` what it must be past to be calm. ``device`` names the disk whose
+    percentile is meant, None for all together.
     """
 
     rule: rules.SignalRule
     falling: bool
     online: bool
+    reach: float
     leave: float
     condition: registry.Condition | None
     column: int | None = None
@@ -107,7 +110,8 @@ class Compiled:
                 rule=signal,
                 falling=falling,
                 online=facts.online,
-                leave=leave_point(signal.normal, signal.threshold, ratio, falling),
+                reach=at_or_past(signal.threshold, falling),
+                leave=at_or_past(leave_point(signal.normal, signal.threshold, ratio, falling), falling),
                 condition=conditions[name, signal.condition] if signal.condition else None,
                 column=self.columns.get(signal.signal),
                 percentile=percentile,
@@ -127,6 +131,11 @@ class Compiled:
 def leave_point(normal: float, threshold: float, leave_ratio: float, falling: bool) -> float:
     """Return the value past which, not at which, a signal is calm again."""
     return min(normal, threshold / leave_ratio) if falling else max(normal, leave_ratio * threshold)
+
+
+def at_or_past(point: float, falling: bool) -> float:
+    """Return the point a hair earlier, so that the last digit of a mean does not lead astray."""
+    return point + _GRAIN * abs(point) if falling else point - _GRAIN * abs(point)
 
 
 def _device_field(name: str) -> tuple[str, str]:

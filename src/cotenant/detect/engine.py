@@ -153,22 +153,21 @@ class Engine:
             current = node.detections[detection.name] = state.DetectionState()
         hysteresis = self._compiled.rules.hysteresis
         index, reached, calm = 0.0, False, True
-        for read in readings:
-            if read.index is not None:
-                index = max(index, read.index)
+        signals: dict[str, evaluation.SignalState] = {}
+        for entry, read in zip(entries, readings, strict=True):
+            name = entry.rule.signal
+            if read.index is None:
+                missing[name] = view.why_unknown(entry, node.values, taken)
+            else:
+                index = read.index if read.index > index else index
                 reached = reached or read.reached
                 calm = calm and read.calm
+            if name not in signals or signals[name].index is None:
+                signals[name] = read.state()
         if certain:
             current.known(node.timeline.at, step_s, reached, calm, hysteresis)
         else:
             current.unknown(node.timeline.at, hysteresis)
-        signals: dict[str, evaluation.SignalState] = {}
-        for entry, read in zip(entries, readings, strict=True):
-            name = entry.rule.signal
-            if name not in signals or signals[name].index is None:
-                signals[name] = read.state()
-            if read.index is None:
-                missing[name] = view.why_unknown(entry, node.values, taken)
         if current.triggered:
             victims, suspects = node.groups.blame(detection.name, taken, node.timeline.at)
         else:

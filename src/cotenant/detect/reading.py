@@ -151,8 +151,8 @@ class NodeView:
             latency.value,
             index_of(latency.value, latency.normal, latency.saturation),
             latency.threshold,
-            reached=_at_most(latency.threshold, latency.value),
-            calm=not _at_most(leave, latency.value),
+            reached=latency.value >= compiled.at_or_past(latency.threshold, falling=False),
+            calm=latency.value < compiled.at_or_past(leave, falling=False),
         )
 
     def why_unknown(self, entry: compiled.Entry, values: window.Window, taken: sample.Sample) -> sample.MissingReason:
@@ -166,18 +166,14 @@ class NodeView:
         return values.why_unknown(entry.column) or said_missing("block.p99_usec", taken) or "too_few"
 
 
-def _at_most(smaller: float, larger: float) -> bool:
-    """Return smaller ≤ larger, not led astray by the last digit of a mean."""
-    return smaller <= larger or smaller - larger <= 1e-12 * abs(larger)
-
-
 def _plain(entry: compiled.Entry, value: float | None) -> Reading:
     rule = entry.rule
     if value is None:
         return Reading(None, None, rule.threshold)
-    reached = _at_most(value, rule.threshold) if entry.falling else _at_most(rule.threshold, value)
-    calm = not (_at_most(value, entry.leave) if entry.falling else _at_most(entry.leave, value))
-    return Reading(value, index_of(value, rule.normal, rule.saturation), rule.threshold, reached, calm)
+    index = index_of(value, rule.normal, rule.saturation)
+    if entry.falling:
+        return Reading(value, index, rule.threshold, value <= entry.reach, value > entry.leave)
+    return Reading(value, index, rule.threshold, value >= entry.reach, value < entry.leave)
 
 
 def said_missing(signal: str, taken: sample.Sample) -> sample.MissingReason | None:

@@ -89,7 +89,12 @@ class Window:
         times = list(self._times)
         whole = why_unknown(times, times[-1], self._gap_s) is None
         means: list[float | None] = []
+        count = len(times)
         for column in zip(*self._rows, strict=True):
+            first = column[0]
+            if column.count(first) == count:  # the usual thing: at rest, or unknown throughout
+                means.append(first if whole else None)
+                continue
             if None not in column:
                 means.append(mean_of(column) if whole else None)
                 continue

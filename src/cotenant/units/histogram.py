@@ -14,6 +14,9 @@ MAX_BUCKET = BUCKETS_PER_OCTAVE * 40
 """2^40 µs is 12 days: a slower request than that is counted in the last bucket."""
 
 
+_BUCKETS = {str(bucket): bucket for bucket in range(MAX_BUCKET + 1)}
+
+
 def bucket_of(value: float) -> int:
     """Return the bucket of a value."""
     if value <= 1:
@@ -54,7 +57,10 @@ class Histogram:
 
         :raises ValueError: if a key is not a bucket, or a count is negative or not finite.
         """
-        parsed: dict[int, float] = {int(key): count for key, count in counts.items()}
+        try:
+            parsed: dict[int, float] = {_BUCKETS[key]: count for key, count in counts.items()}
+        except KeyError:
+            parsed = {int(key): count for key, count in counts.items()}
         # All at once: each node's samples pass here once a second.
         if len(parsed) != len(counts):
             raise ValueError("histogram: a bucket is given twice")
