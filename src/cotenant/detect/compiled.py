@@ -24,8 +24,8 @@ _SHARES = ("memory.refault_per_sec", "memory.swap_out_per_sec")
 class Entry:
     """One signal of one list. Either ``column`` or ``percentile`` is set.
 
-    ``reach`` is where it is at its threshold, ``leave`` what it must be past to be calm. ``device`` names the disk whose
-    percentile is meant, None for all together.
+    ``reach`` is where it is at its threshold, ``leave`` what it must be past to be calm. ``device`` names the disk
+    whose percentile is meant, None for all together.
     """
 
     rule: rules.SignalRule
