@@ -18,6 +18,7 @@ LABELS = (*VERDICT_LABELS, KATA_LABEL)
 HARD_ANNOTATION = "cotenant.io/hard-limits"
 """The hard limits in force, on every node that has one: their end changes the node, which wakes pods kept from it."""
 TAINT_KEY = "cotenant.io/interference"
+TAINT_VALUE = "excluded"
 CONDITION = "KataReady"
 
 Effect = Literal["NoSchedule", "PreferNoSchedule"]
@@ -77,7 +78,7 @@ def taint_patch(node: Raw, effect: str | None) -> dict[str, Any] | None:
     resourceVersion it was read at, because ``spec.taints`` is one atomic list.
     """
     taints: list[Any] = (node.get("spec") or {}).get("taints") or []
-    wanted = [{"key": TAINT_KEY, "value": "excluded", "effect": effect}] if effect is not None else []
+    wanted = [{"key": TAINT_KEY, "value": TAINT_VALUE, "effect": effect}] if effect is not None else []
     ours = [taint for taint in taints if taint.get("key") == TAINT_KEY]
     if [taint.get("effect") for taint in ours] == [taint["effect"] for taint in wanted]:
         return None

@@ -120,6 +120,31 @@ def _clear(kubeconfig: pathlib.Path | None, as_json: bool) -> None:
 
 
 @app.command()
+def daemonsets(
+    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
+    json: Json = False,
+) -> None:
+    """List the DaemonSets whose pods --taints hard would keep out of tainted nodes. Exit 1: there are some."""
+    import asyncio
+
+    from cotenant.cli import printing
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.scheduler import daemonsets as known
+
+    async def work() -> list[str]:
+        async with Client(load_configuration(kubeconfig), "cotenant-scheduler") as client:
+            return await known.list_kept_out(client)
+
+    found = asyncio.run(work())
+    if json:
+        printing.print_json({"keptOut": found})
+    else:
+        typer.echo("\n".join(found) if found else "every DaemonSet tolerates the taint")
+    if found:
+        raise typer.Exit(1)
+
+
+@app.command()
 def config(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the extender answers.")] = DEFAULT_LISTEN,
     volcano: Annotated[bool, typer.Option("--volcano", help="For Volcano instead of kube-scheduler.")] = False,

@@ -1,0 +1,52 @@
+"""Which DaemonSets a hard taint would keep out.
+
+Their controller looks at the tolerations of the template, before any webhook sees a pod. Pure but for the listing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from cotenant.api import marks
+from cotenant.kube.client import Client, Resource
+
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", namespaced=True)
+
+
+def tolerates(tolerations: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether one of the tolerations covers our taint with the effect NoSchedule."""
+    for one in tolerations:
+        if one.get("effect") not in (None, "", "NoSchedule"):
+            continue
+        key, operator = one.get("key") or "", one.get("operator") or "Equal"
+        if operator == "Exists" and key in ("", marks.TAINT_KEY):
+            return True
+        if operator == "Equal" and key == marks.TAINT_KEY and one.get("value", "") == marks.TAINT_VALUE:
+            return True
+    return False
+
+
+def kept_out(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the DaemonSets, as ``namespace/name``, whose pods would not come to a node with our hard taint."""
+    found = []
+    for item in items:
+        metadata = item.get("metadata") or {}
+        spec = (((item.get("spec") or {}).get("template") or {}).get("spec")) or {}
+        if not tolerates(spec.get("tolerations") or ()):
+            found.append(f"{metadata.get('namespace', 'default')}/{metadata.get('name', '')}")
+    return sorted(found)
+
+
+async def list_kept_out(client: Client) -> list[str]:
+    """Return those of a cluster.
+
+    :raises KubeError: if they cannot be listed.
+    """
+    items: list[dict[str, Any]] = []
+    next_page: str | None = None
+    while next_page is None or next_page:
+        page = await client.page(DAEMON_SETS, limit=500, continue_=next_page)
+        items += [msgspec.json.decode(item) for item in page.items]
+        next_page = page.next_page
+    return kept_out(items)
