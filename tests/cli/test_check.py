@@ -63,7 +63,7 @@ def test_what_is_required(tree: Tree, capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_name_that_does_not_exist_is_bad_usage(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "--root", str(tree.directory), "--require", "cpu-bursts")
     assert status == 2
-    assert "the nearest name is cpu-burst" in err
+    assert "did you mean 'cpu-burst'?" in err
     assert run(capsys, "--root", str(tree.directory), "psi")[0] == 2
 
 

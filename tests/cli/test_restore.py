@@ -1,5 +1,7 @@
 import json
+import os
 import pathlib
+import tempfile
 
 import pytest
 from tests.kernel.tree import Tree
@@ -40,3 +42,24 @@ def test_everything_back_and_exit_3_where_it_cannot_be(
 def test_a_root_that_is_not_there(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["restore", "--root", str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody and come back")
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_plain_user_is_told_to_run_it_as_root(mode: int, capsys: pytest.CaptureFixture[str]) -> None:
+    # Not tmp_path: nobody may not even look into root's.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        for name in ("proc", "sys", "run", "run/cotenant"):
+            pathlib.Path(directory, name).mkdir(mode=0o755)
+        pathlib.Path(directory, "run/cotenant/journal").touch(mode=0o644)
+        os.chmod(pathlib.Path(directory, "run/cotenant"), mode)
+        os.seteuid(65534)
+        try:
+            status = app.run(["restore", "--root", directory])
+        finally:
+            os.seteuid(0)
+    assert status == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "run as root" in said

@@ -107,7 +107,8 @@ def run(words: Sequence[str]) -> int:
         return 0
     except OSError as error:  # a file, an address or a shortage that no command has words of its own for
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        typer.echo(f"cotenant: {place}{error.strerror or error}", err=True)
+        remedy = "; run as root, or name another place" if isinstance(error, PermissionError) else ""
+        typer.echo(f"cotenant: {place}{error.strerror or error}{remedy}", err=True)
         return 2
     except MemoryError:
         typer.echo("cotenant: not enough memory: raise the limit of this process, or end something else", err=True)

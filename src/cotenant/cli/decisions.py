@@ -23,7 +23,9 @@ def show(what: str, name: str, url: str, get: Get, as_json: bool) -> None:
         raise typer.BadParameter(f"explain {what} {name}: say pod NAMESPACE/NAME or node NAME")
     if what == "pod" and name.count("/") != 1:
         raise typer.BadParameter(f"pod {name}: give NAMESPACE/NAME")
-    answer = msgspec.json.decode(get(f"{url}/explain?{urllib.parse.urlencode({what: name})}"), type=dict[str, Any])
+    answer = msgspec.json.decode(
+        get(f"{url.rstrip('/')}/explain?{urllib.parse.urlencode({what: name})}"), type=dict[str, Any]
+    )
     if as_json:
         printing.print_json(answer)
     elif what == "pod":

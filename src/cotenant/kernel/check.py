@@ -106,7 +106,7 @@ def known_names() -> list[str]:
 def require(found: Report, names: list[str]) -> None:
     """Return if everything named is available.
 
-    :raises UnknownFeature: for a name that does not exist, with the nearest that does.
+    :raises UnknownFeature: for a name that does not exist, with one that is like it if any is.
     :raises RequirementMissing: naming what is not available, why, and what would help.
     """
     import difflib
@@ -114,8 +114,9 @@ def require(found: Report, names: list[str]) -> None:
     states = {feature.name: feature for feature in found.features}
     for name in names:
         if name not in known_names():
-            near = difflib.get_close_matches(name, known_names(), n=1, cutoff=0.0)[0]
-            raise UnknownFeature(f"--require {name}: there is no such feature; the nearest name is {near}")
+            near = difflib.get_close_matches(name, known_names(), n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else "`cotenant check` lists them"
+            raise UnknownFeature(f"--require {name}: there is no such feature; {remedy}")
     lacking = []
     for name in names:
         if name in NAMES:

@@ -37,8 +37,9 @@ def writing(
         root.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
+        remedy = "run as root" if isinstance(error, PermissionError) else "make the directory writable"
         raise RunDirectoryUnusable(
-            f"{path}: {error.strerror}: nothing is written without a journal; make the directory writable"
+            f"{path}: {error.strerror}: nothing is written without a journal; {remedy}"
         ) from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

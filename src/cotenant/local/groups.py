@@ -240,14 +240,17 @@ class Groups:
     def reserve(self, record: Record) -> None:
         """Write a group's record; its existence is the claim on the name.
 
-        :raises GroupError: if a group of that name is in use.
+        :raises GroupError: if a group of that name is in use, or the record cannot be written.
         """
-        self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         file = self.directory / f"{record.name}.json"
         try:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         except FileExistsError:
             raise errors.GroupError(f"{record.name}: a group of that name is in use ({self._user(file)})") from None
+        except OSError as error:
+            remedy = "run as root" if isinstance(error, PermissionError) else "make the directory writable"
+            raise errors.GroupError(f"{file}: {error.strerror}; {remedy}") from None
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(msgspec.json.encode(record) + b"\n")
 

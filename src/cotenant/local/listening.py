@@ -57,7 +57,8 @@ def bind(listen: str, port: int) -> socket.socket:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(f"port {port} on {listen} is in use; choose another with --port") from error
-        raise BadListenAddress(f"cannot listen on {listen} port {port}: {error.strerror}") from error
+        remedy = "; choose another with --port" if isinstance(error, PermissionError) else ""
+        raise BadListenAddress(f"cannot listen on {listen} port {port}: {error.strerror}{remedy}") from error
     return listening
 
 
