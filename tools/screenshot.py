@@ -1,6 +1,6 @@
 """Write docs/images: the page of this machine, under some noise that this script makes and ends.
 
-An online group of one busy task, and offline work of twice as many tasks as there are CPUs: CPU contention, on real
+An online group of one busy task, and offline work of four times as many tasks as CPUs: CPU contention, on real
 numbers. As root with the cpu controller the two are groups of their own; else the page shows the machine alone.
 """
 
@@ -20,7 +20,7 @@ import chromium
 from cotenant.kernel import paths
 
 IMAGES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "images"
-VIEWS = ((1440, 980, "light"), (1440, 980, "dark"), (375, 812, "light"), (375, 812, "dark"))
+VIEWS = ((1440, 980, "light"), (1440, 980, "dark"))
 LOOP = "while :; do :; done"
 
 

@@ -62,4 +62,4 @@ def test_a_plain_user_is_told_to_run_it_as_root(mode: int, capsys: pytest.Captur
     assert status == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "run as root" in said
+    assert "as root" in said
