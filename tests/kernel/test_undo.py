@@ -150,9 +150,9 @@ def test_another_boot_is_named_and_not_applied(tree: Tree) -> None:
     shares = f"{CPU}/cpu.shares"
     executor.Executor(tree.root).apply([write(shares, "2")])
     tree.file("proc/sys/kernel/random/boot_id", "another")
-    for _ in range(2):
-        result = undo.restore(executor.Executor(tree.root))
-        assert [left.path for left in result.stale] == [shares]
+    result = undo.restore(executor.Executor(tree.root))
+    assert [left.path for left in result.stale] == [shares]
+    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()  # named once, then forgotten
     assert tree.read(shares) == "2\n"
 
 
@@ -173,13 +173,25 @@ def test_a_group_made_again_under_the_same_name_is_not_written(tree: Tree) -> No
     assert tree.read(shares) == "2\n"
 
 
-def test_what_somebody_else_wrote_since_stays(tree: Tree) -> None:
+def test_any_other_file_gets_its_old_content_whoever_wrote_since(tree: Tree) -> None:
+    idle = f"{CPU}/a/cpu.idle"
+    tree.file(idle, "0")
+    executor.Executor(tree.root).apply([write(idle, "1")])
+    tree.file(idle, "7")
+    result = undo.restore(executor.Executor(tree.root))
+    assert result.complete
+    assert [(back.path, back.found) for back in result.restored] == [(idle, "7")]
+    assert tree.read(idle) == "0\n"
+
+
+def test_a_newer_value_of_the_kubelet_stays(tree: Tree) -> None:
     shares = f"{CPU}/cpu.shares"
     executor.Executor(tree.root).apply([write(shares, "2")])
     tree.file(shares, "555")
     result = undo.restore(executor.Executor(tree.root))
     assert [(left.path, left.found) for left in result.foreign] == [(shares, "555")]
     assert tree.read(shares) == "555\n"
+    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()
 
 
 def test_a_quota_that_its_owner_changed_meanwhile_is_the_one_to_give_back(tree: Tree) -> None:

@@ -1,7 +1,8 @@
 """Put back what the journal says was there before us, in an order that the kernel accepts, and name the rest.
 
-Never applied: what belongs to another boot or to a group that was made again under the same name; a value that
-somebody else has put there since; and what the kernel does not take back (openEuler's -1).
+Never applied: what belongs to another boot or to a group that was made again under the same name (named once, then
+forgotten); a newer value of the kubelet, the runtime or systemd in a file that they set by themselves; and what the
+kernel does not take back (openEuler's -1). Any other file that we wrote gets its old content, whoever wrote since.
 """
 
 import os
@@ -14,6 +15,14 @@ from cotenant.kernel import channel, core_cookie, errno_table, executor, journal
 from cotenant.units import contents, ordering
 from cotenant.units.plan import PlanItem
 
+OWNED_ELSEWHERE = frozenset(
+    {
+        "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.max",
+        "cpuset.cpus", "memory.limit_in_bytes", "memory.max",
+    }
+)  # fmt: skip
+"""What the kubelet, the runtime and systemd set in groups of theirs, at a resize or on reload. A value that they have
+put there since is newer than the one that the journal keeps."""
 _POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
 
 
@@ -83,10 +92,12 @@ def _is_ours_to_undo(writer: executor.Executor, entry: journal.Entry, result: Re
     if line.boot != writer.journal.boot:
         remedy = "nothing: a value does not outlive its boot"
         result.stale.append(_left(writer, entry, f"written in another boot ({line.boot or 'of unknown id'})", remedy))
+        writer.journal.undone(line.key)
         return False
     if inode != (line.dev, line.ino):
         remedy = "nothing: the group that was written is gone"
         result.stale.append(_left(writer, entry, "another group has this name now", remedy))
+        writer.journal.undone(line.key)
         return False
     return True
 
@@ -149,10 +160,12 @@ def _may_be_written(writer: executor.Executor, entry: journal.Entry, result: Res
         )
         return False
     known = [*entry.values, entry.old or ""]
-    if entry.complete and not entry.line.aside and not any(_explains(name, value, current) for value in known):
+    newer = entry.complete and not entry.line.aside and not any(_explains(name, value, current) for value in known)
+    if newer and name in OWNED_ELSEWHERE:
         result.foreign.append(
             _left(writer, entry, "somebody else has written this since", "nothing, if the other value is right")
         )
+        writer.journal.undone(entry.line.key)
         return False
     return True
 
