@@ -68,7 +68,7 @@ def test_neither_the_root_nor_a_qos_directory_is_made_idle(machine: Make, flavou
     node = machine(flavour)
     populate(node)
     plan = node.plan(ALL_ON)
-    for file in ("cpu.idle", "cpu.qos_level", "memory.qos_level", "cpu.offline", "cpu.priority"):
+    for file in ("cpu.idle", "cpu.qos_level", "memory.qos_level"):
         for group in writes(plan, file):
             assert group.rpartition("/")[2] not in (
                 "cpu",

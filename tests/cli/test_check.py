@@ -90,5 +90,5 @@ def test_workloads_that_use_identity_1(tree: Tree, tmp_path: pathlib.Path, capsy
     file.write_text(json.dumps({"kind": "PodList", "items": pods}))
     status, out, _ = run(capsys, "--root", str(tree.directory), "--json", "--workloads", str(file))
     assert status == 0
-    assert json.loads(out)["workloads"] == {"identity_1": ["ns/loose", "ns/one"], "without_enable": ["ns/loose"]}
+    assert json.loads(out)["workloads"] == {"identity_1": ["ns/one"], "without_enable": ["ns/loose"]}
     assert run(capsys, "--workloads", str(tmp_path / "none"))[0] == 2

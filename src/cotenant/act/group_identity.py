@@ -50,12 +50,18 @@ def pod_identity(slo: NodeSlo, pod: Pod) -> int:
             return directory_identity(slo, pod.kube_qos)
         return class_identity(slo, "LSR" if slo.qos.lsr_class.cpu_qos.enable else "LS")
     if pod.qos_label == "LS" and isinstance(pod.cpu_qos.get("enable"), bool):
-        wanted = pod.cpu_qos.get("groupIdentity")
         if not pod.cpu_qos["enable"]:
             return 0
-        if isinstance(wanted, int) and not isinstance(wanted, bool) and -1 <= wanted <= 2:
+        wanted = _annotated(pod)
+        if wanted is not None:
             return wanted
     return label_identity(slo, pod.qos_label)
+
+
+def _annotated(pod: Pod) -> int | None:
+    """Return the identity that the pod's annotation names, or None where it names no valid one."""
+    wanted = pod.cpu_qos.get("groupIdentity")
+    return wanted if isinstance(wanted, int) and not isinstance(wanted, bool) and -1 <= wanted <= 2 else None
 
 
 @strategy(
@@ -72,8 +78,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     """Give every pod the priority of its class, pod before containers, through the interface that the node has.
 
     Where a level sticks (openEuler) only pods with an explicit BE class are made offline, no QoS directory is
-    written, and a pod that should not be offline any more is named for recreation. QoS directories are written only
-    on Anolis, whose groups inherit at creation and can be put back.
+    written, and a pod that should not be offline any more is named for recreation. QoS directories are written where
+    a level can be put back and the kubelet does not mind: on Anolis and TencentOS, never with ``cpu.idle``.
     """
     if not enabled(slo):
         _release(draft)
@@ -90,7 +96,7 @@ def _wanted(draft: Draft, slo: NodeSlo) -> Iterator[tuple[str, int, str]]:
     """Yield each group with its identity and why, in the order of writing."""
     snapshot = draft.snapshot
     interface = snapshot.priority
-    if interface.name == "anolis-bvt":
+    if interface.qos_directories_allowed() and interface.levels:
         yield from _directories(draft, slo)
     for group in snapshot.groups:
         if group.pod is None and interface.sticky:
@@ -128,8 +134,14 @@ def _group_identity(draft: Draft, slo: NodeSlo, group: PodGroup) -> int:
         return directory_identity(slo, group.qos)
     if pod.cpu_qos and pod.qos_label == "LS" and "enable" not in pod.cpu_qos:
         draft.notices.append(f"pod {pod.key}: annotation {CPU_QOS_ANNOTATION} lacks enable and is not honoured")
+    elif pod.cpu_qos.get("enable") and pod.qos_label == "LS" and _annotated(pod) is None:
+        draft.notices.append(
+            f"pod {pod.key}: annotation {CPU_QOS_ANNOTATION} has no groupIdentity within -1..2; ignored"
+        )
     identity = pod_identity(slo, pod)
-    if draft.snapshot.priority.sticky and identity < 0 and (pod.qos_label is None or pod.system_critical):
+    if draft.snapshot.priority.sticky and identity < 0 and (pod.qos_label != "BE" or pod.system_critical):
+        if pod.qos_label not in (None, "BE"):
+            draft.notices.append(f"pod {pod.key}: class {pod.qos_label} is never made offline where a level sticks")
         return 0
     if identity == 1 and draft.snapshot.priority.name.startswith("openeuler"):
         draft.notices.append(f"pod {pod.key}: identity 1 becomes level 0 here, which also expels sibling threads")

@@ -63,7 +63,9 @@ def plan(snapshot: Snapshot, slo: NodeSlo, names: tuple[str, ...] = ORDER, first
         STRATEGIES[name].decide(draft, slo)
         drafts.append(draft)
     merged = merge(snapshot, drafts)
-    return dataclasses.replace(merged, items=tuple(ordering.order(merged.items, _current(snapshot, merged))))
+    misread = tuple(f"pod {pod.key}: {problem}" for pod in snapshot.pods for problem in pod.problems)
+    items = tuple(ordering.order(merged.items, _current(snapshot, merged)))
+    return dataclasses.replace(merged, items=items, notices=misread + merged.notices)
 
 
 def _current(snapshot: Snapshot, merged: Plan) -> dict[str, str]:

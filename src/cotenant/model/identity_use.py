@@ -10,8 +10,8 @@ from cotenant.model.pod import Pod
 class IdentityUse(msgspec.Struct, frozen=True):
     """Pods by ``namespace/name``. ``identity_1``: their cpuQOS annotation asks for identity 1 and is in force.
 
-    ``without_enable``: their cpuQOS annotation names an identity but lacks ``enable``. Koordinator takes those as 0,
-    and so does cotenant unless it is told to honour them.
+    ``without_enable``: their cpuQOS annotation lacks ``enable`` and is not honoured. Koordinator takes those pods as
+    identity 0; here they keep the identity of their class.
     """
 
     identity_1: list[str]
@@ -26,6 +26,6 @@ def of(pods: Sequence[Pod]) -> IdentityUse:
             continue
         if "enable" not in pod.cpu_qos:
             without_enable.append(pod.key)
-        if pod.cpu_qos.get("groupIdentity") == 1:
+        elif pod.cpu_qos["enable"] and pod.cpu_qos.get("groupIdentity") == 1:
             identity_1.append(pod.key)
     return IdentityUse(sorted(identity_1), sorted(without_enable))
