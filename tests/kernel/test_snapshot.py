@@ -123,9 +123,8 @@ def test_cpus_without_topology_are_cores_of_their_own(tmp_path: pathlib.Path) ->
     assert topology.read(tree.root).cpus == (Cpu(0, 0), Cpu(1, 1))
 
 
-def test_an_empty_tree_is_refused_with_the_remedy(tmp_path: pathlib.Path) -> None:
+def test_what_a_tree_does_not_say_of_the_node_is_unknown(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path)
-    with pytest.raises(topology.UnknownNode, match="--root"):
-        topology.read(tree.root)
-    with pytest.raises(topology.UnknownNode, match="--node"):
-        topology.node(tree.root, Topology(cpus=(Cpu(0),)))
+    assert topology.read(tree.root).cpus == ()
+    node = topology.node(tree.root, Topology(cpus=()))
+    assert (node.capacity_millicores, node.capacity_memory_bytes, node.reserved_millicores) == (None, None, 0)

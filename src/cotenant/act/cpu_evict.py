@@ -134,12 +134,14 @@ def _by_usage(ledger: eviction.Ledger, threshold: ThresholdStrategy, used: evict
         return
     limit = threshold.evict_enabled_priority_threshold
     node_use = snapshot.usage.node.cpu_millicores if snapshot.usage else None
-    if limit is None or node_use is None:
-        missing = "evictEnabledPriorityThreshold is not set" if limit is None else "the node's CPU usage is not known"
+    capacity = snapshot.node.capacity_millicores
+    if limit is None or node_use is None or capacity is None:
+        unknown = "the node's CPU usage is not known" if capacity is not None else "the node's CPUs are not known"
+        missing = "evictEnabledPriorityThreshold is not set" if limit is None else unknown
         draft.skipped.append(f"CPUEvict: {missing}")
         return
-    need = eviction.over(node_use, snapshot.node.capacity_millicores, percent, lower)
+    need = eviction.over(node_use, capacity, percent, lower)
     if need is not None:
         victims = [pod for pod in eviction.priority_victims(snapshot.pods, limit, used) if used(pod) > 0]
-        reason = f"the node uses {node_use:.0f} of {snapshot.node.capacity_millicores} millicores, above {percent} %"
+        reason = f"the node uses {node_use:.0f} of {capacity} millicores, above {percent} %"
         ledger.release("CPUEvict", victims, need, used, reason)

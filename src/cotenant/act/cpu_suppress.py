@@ -24,6 +24,7 @@ FAST_KEEP_RATIO = 0.7
 """Of what offline work uses: what the fast path leaves it."""
 FAST_PATH = "fast_path"
 PREFIX = "spec.resourceUsedThresholdWithBE"
+_CPUS_UNKNOWN = "CPUs are not known (give --node)"
 
 
 def floor_cpus(cpu_count: int) -> int:
@@ -32,7 +33,7 @@ def floor_cpus(cpu_count: int) -> int:
 
 
 def target_millicores(snapshot: Snapshot, slo: NodeSlo) -> float | None:
-    """Return how much CPU offline work may use, or None when the node's usage is not known.
+    """Return how much CPU offline work may use, or None when the node's usage or its CPUs are not known.
 
     threshold · capacity − online pods − online host applications − max(system, reserved), at least the minimum.
     """
@@ -40,6 +41,8 @@ def target_millicores(snapshot: Snapshot, slo: NodeSlo) -> float | None:
     if usage is None or (usage.node.cpu_millicores is None and usage.system.cpu_millicores is None):
         return None
     capacity = snapshot.node.capacity_millicores
+    if capacity is None:
+        return None
     percent = slo.threshold.cpu_suppress_threshold_percent
     allowed = capacity * (DEFAULT_THRESHOLD_PERCENT if percent is None else percent) / 100
     pods = {pod.key: pod for pod in snapshot.pods}
@@ -101,7 +104,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         return
     target = target_millicores(snapshot, slo)
     if target is None:
-        draft.skipped.append("the node's CPU usage is not known (give --usage)")
+        known = snapshot.node.capacity_millicores is not None
+        draft.skipped.append(f"the node's {'CPU usage is not known (give --usage)' if known else _CPUS_UNKNOWN}")
         return
     if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
         _by_quota(draft, target)

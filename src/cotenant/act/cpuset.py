@@ -39,11 +39,14 @@ def container_cpus(
 def decide(draft: Draft, slo: NodeSlo) -> None:
     """Give containers the CPUs that the scheduler chose for them, and the share pools to those without any.
 
-    Runs only where the scheduler gives out CPUs (some pod or the node's topology says so): with no CPU taken from
-    anybody the share pools are all CPUs, and nothing has to be written. Containers that the kubelet pinned are left
-    alone, and an empty list is never written. A pod with CPUs of its own has no quota, which would only throttle it.
+    Runs only where CPUs are given out: some pod or the node's topology says so, or containers are still narrowed by
+    us. Containers that the kubelet pinned are left alone, and an empty list is never written. A pod with CPUs of its
+    own has no quota, which would only throttle it.
     """
     snapshot = draft.snapshot
+    if not snapshot.topology.cpus:
+        draft.skipped.append("the node's CPUs are not known")
+        return
     if not _in_use(snapshot):
         draft.skipped.append("nobody gives out CPUs on this node")
         return
@@ -68,7 +71,17 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
 def _in_use(snapshot: Snapshot) -> bool:
     given = any(p.resource_status.cpuset or p.resource_status.numa_nodes for p in snapshot.pods if p.active)
-    return given or snapshot.topology.share_pools is not None or bool(snapshot.node.system_cpus)
+    return given or snapshot.topology.stated or bool(snapshot.node.system_cpus) or _narrowed(snapshot)
+
+
+def _narrowed(snapshot: Snapshot) -> bool:
+    """Return whether an online container still has a CPU list of ours, which nobody else would widen."""
+    return any(
+        snapshot.path("cpuset", child.path, "cpuset.cpus") in snapshot.journal
+        for group in snapshot.groups
+        if group.pod is not None and not group.pod.best_effort
+        for child in group.containers
+    )
 
 
 def _lift_quota(draft: Draft, group: PodGroup, pod: Pod) -> None:

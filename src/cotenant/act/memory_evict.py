@@ -34,6 +34,9 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     if snapshot.usage is None or snapshot.usage.node.memory_bytes is None:
         draft.skipped.append("the node's memory usage is not known (give --usage)")
         return
+    if snapshot.node.capacity_memory_bytes is None:
+        draft.skipped.append("the node's memory is not known (give --node)")
+        return
     ledger = eviction.Ledger(draft)
     used = eviction.amount_used(snapshot, "memory")
     percent = threshold.memory_evict_threshold_percent

@@ -150,10 +150,10 @@ def _container(draft: Draft, pod: Pod, child: ContainerGroup, qos: MemoryQos, hi
 
 
 def _high(snapshot: Snapshot, pod: Pod, container: Container, qos: MemoryQos) -> Limit:
-    if not qos.throttling_percent:
+    limit = _limit(pod, container) or snapshot.node.allocatable_memory_bytes or snapshot.node.capacity_memory_bytes
+    if not qos.throttling_percent or limit is None:
         return NONE
     request = _request(pod, container)
-    limit = _limit(pod, container) or snapshot.node.allocatable_memory_bytes or snapshot.node.capacity_memory_bytes
     high = high_bytes(request, limit, qos.throttling_percent, snapshot.page_bytes)
     return Limit(max(high, guarantee(request, qos).min_bytes))
 
@@ -217,7 +217,8 @@ def _directories(draft: Draft, slo: NodeSlo, sums: Mapping[KubeQos, Guarantee]) 
     most = snapshot.node.capacity_memory_bytes
     for qos, path in snapshot.qos_paths.items():
         kept = everything if qos == "Guaranteed" else sums.get(qos, Guarantee(0, 0))
-        kept = Guarantee(min(kept.min_bytes, most), min(kept.low_bytes, most))
+        if most is not None:
+            kept = Guarantee(min(kept.min_bytes, most), min(kept.low_bytes, most))
         who = f"sum of {'all' if qos == 'Guaranteed' else qos} pods"
         draft.set("memory", path, "memory.min", str(kept.min_bytes), who)
         draft.set("memory", path, "memory.low", str(kept.low_bytes), who)

@@ -37,6 +37,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     """
     if slo.system is None:
         return
+    if slo.system.min_free_kbytes_factor is not None and draft.snapshot.node.capacity_memory_bytes is None:
+        draft.skipped.append("minFreeKbytesFactor: the node's memory is not known (give --node)")
     for field, path, value, bounds in _settings(draft.snapshot, slo.system):
         if bounds is not None and not bounds[0] <= value <= bounds[1]:
             draft.notices.append(f"{PREFIX}.{field}: {value} is not within {bounds[0]}..{bounds[1]}; not written")
@@ -50,8 +52,9 @@ Row = tuple[str, str, int, tuple[int, int] | None]
 
 def _settings(snapshot: Snapshot, system: SystemStrategy) -> Iterator[Row]:
     """Yield field, path, value and valid range of what is set."""
-    if system.min_free_kbytes_factor is not None:
-        value = min_free_kbytes(snapshot.node.capacity_memory_bytes, system.min_free_kbytes_factor)
+    capacity = snapshot.node.capacity_memory_bytes
+    if system.min_free_kbytes_factor is not None and capacity is not None:
+        value = min_free_kbytes(capacity, system.min_free_kbytes_factor)
         yield "minFreeKbytesFactor", snapshot.sysctl("vm/min_free_kbytes"), value, MIN_FREE_KBYTES
     mm = f"{snapshot.sys}/kernel/mm"
     rows = (

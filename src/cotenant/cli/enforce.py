@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cotenant.cli import inputs, printing
+from cotenant.cli import inputs, printing, roots
 
 if TYPE_CHECKING:
     from cotenant.act.draft import Plan
+    from cotenant.kernel.conflicts import Conflict
     from cotenant.kernel.executor import Executor, Outcome
     from cotenant.kernel.paths import Root
     from cotenant.model.snapshot import Snapshot
@@ -31,31 +32,45 @@ def command(
     nrt: Annotated[File, typer.Option(help="The node's NodeResourceTopology.")] = None,
     usage: Annotated[File, typer.Option(help="What everybody uses; without it, what needs it is skipped.")] = None,
     priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
+    beside_others: Annotated[bool, typer.Option(help="Write although another co-location agent runs here.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> int:
     """Work out what a policy wants done on a node, print it in order, and do it unless --dry-run is given.
 
-    Exit 3: done, but something was left out, refused, or cannot be undone.
+    Exit 3: done, but something was left out, refused, or cannot be undone; or nothing was written, because another
+    co-location agent runs here.
     """
     if not once:
         raise typer.BadParameter("give --once; for a loop use cotenant up --enforce", param_hint="--once")
     from cotenant.act import planning
-    from cotenant.kernel import executor, paths
+    from cotenant.kernel import executor
 
-    place = paths.Root(root)
+    place = roots.open_root(root)
     writer = executor.Executor(place, dry_run=dry_run)
     policy = inputs.read_slo(slo)
     snapshot = _look(place, writer, pods, node, nrt, usage, priority_interface)
     plan = planning.plan(snapshot, policy)
     _print(plan.items, as_json)
     _tell(plan)
+    others = () if beside_others else _others(place)
+    for other in others:
+        _say(f"observing only, nothing is written: {other.reason}; {other.remedy}, or give --beside-others")
     if dry_run:
         return 0
+    if others:
+        return LEFT_OUT
     outcomes = writer.apply(plan.items)
     unsettled = [outcome for outcome in outcomes if outcome.state not in SETTLED]
     for outcome in unsettled:
         _say(f"{_what(outcome.item)}: {outcome.state}: {outcome.detail}")
     return LEFT_OUT if plan.left_out or unsettled or _cannot_be_undone(outcomes) else 0
+
+
+def _others(root: "Root") -> "list[Conflict]":
+    """Return the other co-location agents of this node: two writers of the same files help nobody."""
+    from cotenant.kernel import conflicts
+
+    return [conflict for conflict in conflicts.find(root) if conflict.kind == "agent"]
 
 
 def _cannot_be_undone(outcomes: "list[Outcome]") -> bool:
@@ -79,12 +94,10 @@ def _look(
     described = inputs.read_object(nrt) if nrt else None
     if nrt and described is not None:
         cpus = nodes.decode_topology(described, str(nrt), cpus)
+    # Without one the kubelet's CPU policy is taken to be "none": there is nobody else to ask.
+    cpus = msgspec.structs.replace(cpus, stated=True)
     if node:
-        own = nodes.Node(capacity_millicores=len(cpus.cpus) * 1000, capacity_memory_bytes=0)
-        here = nodes.decode_node(inputs.read_object(node), str(node), own)
-        if not here.capacity_memory_bytes:
-            memory = topology.node(root, cpus).capacity_memory_bytes
-            here = msgspec.structs.replace(here, capacity_memory_bytes=memory)
+        here = nodes.decode_node(inputs.read_object(node), str(node), topology.node(root, cpus))
     else:
         here = topology.node(root, cpus)
     if described is not None:

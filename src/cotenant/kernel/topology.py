@@ -3,7 +3,7 @@
 import os
 import re
 
-from cotenant.kernel import errors, paths
+from cotenant.kernel import paths
 from cotenant.model.node import Cpu, Node, Topology
 from cotenant.units import cpulist
 
@@ -12,19 +12,13 @@ _CPU_DIRECTORY = re.compile(r"cpu(\d+)")
 _NODE_DIRECTORY = re.compile(r"node(\d+)")
 
 
-class UnknownNode(errors.KernelError):
-    """Neither CPUs nor memory can be counted: nothing can be planned."""
-
-
 def read(root: paths.Root) -> Topology:
     """Return the online CPUs with core, socket and NUMA node; what the kernel does not say counts as one of each.
 
-    :raises UnknownNode: if not even the number of CPUs can be read.
+    No CPUs where nothing lists them: what works with CPUs is skipped then.
     """
     base = root.sys / "devices" / "system"
     ids = _online(root)
-    if not ids:
-        raise UnknownNode(f"{base / 'cpu'}: no CPU is listed there or in {root.proc / 'stat'}; give the right --root")
     numa = _numa_nodes(root)
     cpus = []
     for cpu in sorted(ids):
@@ -36,14 +30,12 @@ def read(root: paths.Root) -> Topology:
 
 
 def node(root: paths.Root, topology: Topology) -> Node:
-    """Return the node by its own files: all CPUs and all memory.
-
-    :raises UnknownNode: if the amount of memory cannot be read.
-    """
+    """Return the node by its own files: all CPUs and all memory; None for what they do not say."""
     match = _MEM_TOTAL.search(_text(root.proc / "meminfo") or "")
-    if match is None:
-        raise UnknownNode(f"{root.proc / 'meminfo'}: no MemTotal there; give the right --root, or --node")
-    return Node(capacity_millicores=len(topology.cpus) * 1000, capacity_memory_bytes=int(match[1]) * 1024)
+    return Node(
+        capacity_millicores=len(topology.cpus) * 1000 or None,
+        capacity_memory_bytes=int(match[1]) * 1024 if match else None,
+    )
 
 
 def _online(root: paths.Root) -> frozenset[int]:

@@ -48,6 +48,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     be_share_pools: tuple[Pool, ...] | None = None
     kubelet_pinned: frozenset[int] = frozenset()
     """CPUs that the kubelet's static policy has given to containers."""
+    stated: bool = False
+    """Whether somebody vouches for the kubelet's policy and the pools; otherwise nobody is known to give out CPUs."""
 
     @property
     def ids(self) -> frozenset[int]:
@@ -55,11 +57,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """Capacity and what is held back of it. Allocatable None: not known (no Node object)."""
+    """Capacity and what is held back of it. None is not known: no Node object says it, and no file of the node."""
 
     name: str = ""
-    capacity_millicores: int
-    capacity_memory_bytes: int
+    capacity_millicores: int | None
+    capacity_memory_bytes: int | None
     allocatable_millicores: int | None = None
     allocatable_memory_bytes: int | None = None
     extended_allocatable: Mapping[str, int] = {}
@@ -73,7 +75,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reserved_millicores(self) -> int:
         """The larger of what the kubelet keeps (capacity less allocatable) and what the annotation reserves."""
-        kept = 0 if self.allocatable_millicores is None else self.capacity_millicores - self.allocatable_millicores
+        known = self.allocatable_millicores is not None and self.capacity_millicores is not None
+        kept = (self.capacity_millicores or 0) - (self.allocatable_millicores or 0) if known else 0
         return max(kept, self.annotation_reserved_millicores, 0)
 
 
@@ -151,6 +154,7 @@ def decode_topology(value: Any, place: str, fallback: Topology) -> Topology:
             share_pools=_pools(annotations, SHARE_POOLS_ANNOTATION, place),
             be_share_pools=_pools(annotations, BE_SHARE_POOLS_ANNOTATION, place),
             kubelet_pinned=_pinned(annotations, place),
+            stated=True,
         )
     except (errors.CotenantError, msgspec.ValidationError) as error:
         raise BadNode(f"{place}: {error}") from None

@@ -49,6 +49,9 @@ SYSTEM_CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-cri
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
 
+_REMEDY = "give a v1 PodList as the kubelet's /pods returns it"
+
+
 class BadPods(errors.CotenantError):
     """The file is not a v1 PodList."""
 
@@ -74,9 +77,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         return (quantity.millicores(self.limits["cpu"]) or None) if "cpu" in self.limits else None
 
     def request_memory_bytes(self) -> int:
-        """Return the native memory request, which is the limit where only that is given; 0 when there is none."""
-        value = self.requests.get("memory", self.limits.get("memory"))
-        return 0 if value is None else quantity.whole(value)
+        """Return the native memory request; 0 when there is none (the API server copies a limit that stands alone)."""
+        return quantity.whole(self.requests["memory"]) if "memory" in self.requests else 0
 
     def limit_memory_bytes(self) -> int | None:
         """Return the native memory limit, or None when there is none."""
@@ -210,7 +212,9 @@ def decode(text: bytes | str, place: str = "PodList") -> tuple[Pod, ...]:
     try:
         listed = msgspec.json.decode(text, type=_PodList)
     except MALFORMED as error:
-        raise BadPods(f"{place}: {error}; give a v1 PodList as the kubelet's /pods returns it") from None
+        raise BadPods(f"{place}: {error}; {_REMEDY}") from None
+    if listed.kind not in ("PodList", "List", None) or (listed.kind is None and listed.items is None):
+        raise BadPods(f"{place}: kind is {listed.kind or 'not given'}; {_REMEDY}")
     return tuple(_pod(item, place) for item in listed.items or ())
 
 
@@ -234,7 +238,7 @@ class _Status(msgspec.Struct, rename={"container_id": "containerID"}):
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
     uid: str
-    namespace: str = "default"
+    namespace: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
@@ -255,14 +259,23 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     init_container_statuses: list[_Status] | None = None
 
 
-class _Pod(msgspec.Struct):
+class _Pod(msgspec.Struct, rename={"given_spec": "spec", "given_status": "status"}):
     metadata: _Metadata
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+    given_spec: _Spec | None = None
+    given_status: _PodStatus | None = None
+
+    @property
+    def spec(self) -> _Spec:
+        return self.given_spec or _Spec()
+
+    @property
+    def status(self) -> _PodStatus:
+        return self.given_status or _PodStatus()
 
 
 class _PodList(msgspec.Struct):
-    items: list[_Pod] | None
+    kind: str | None = None
+    items: list[_Pod] | None = None
 
 
 def _pod(wire: _Pod, place: str) -> Pod:
@@ -271,7 +284,7 @@ def _pod(wire: _Pod, place: str) -> Pod:
     extended = _object(annotations, EXTENDED_RESOURCE_SPEC_ANNOTATION, problems).get("containers")
     containers = _containers(wire, extended if isinstance(extended, dict) else {}, problems)
     pod = Pod(
-        namespace=wire.metadata.namespace,
+        namespace=wire.metadata.namespace or "default",
         name=wire.metadata.name,
         uid=_cgroup_uid(wire.metadata.uid, annotations),
         kube_qos=_kube_qos(wire),

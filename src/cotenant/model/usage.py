@@ -6,7 +6,7 @@ from cotenant.model.node import Usage, Use
 from cotenant.model.sample import Cgroup, Sample
 
 
-def of_sample(sample: Sample, pods: Mapping[str, str], capacity_memory_bytes: int) -> Usage:
+def of_sample(sample: Sample, pods: Mapping[str, str], capacity_memory_bytes: int | None) -> Usage:
     """Return the usage that a sample shows. ``pods`` maps the path of a pod's group to ``namespace/name``.
 
     CPU is in millicores of the sample's period. What the sample does not know stays None; ``system`` is what no pod
@@ -36,8 +36,8 @@ def _millicores(ratio: float | None, online: int | None) -> float | None:
     return None if ratio is None or online is None else ratio * online * 1000
 
 
-def _memory(available_ratio: float | None, capacity_bytes: int) -> int | None:
-    return None if available_ratio is None or capacity_bytes <= 0 else round((1 - available_ratio) * capacity_bytes)
+def _memory(available_ratio: float | None, capacity_bytes: int | None) -> int | None:
+    return None if available_ratio is None or not capacity_bytes else round((1 - available_ratio) * capacity_bytes)
 
 
 def _rest(node: Use, pods: list[Use]) -> Use:
