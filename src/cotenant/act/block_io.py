@@ -97,7 +97,7 @@ def _device(snapshot: Snapshot, block: Block) -> str | None:
     place = f"{snapshot.sys}/class/block/{name}"
     if snapshot.files.exists(f"{place}/partition"):
         return None
-    return snapshot.files.read(f"{place}/dev")
+    return snapshot.files.read(f"{place}/dev") or snapshot.files.read(f"{snapshot.sys}/block/{name}/dev")
 
 
 def _lines(draft: Draft, group: str, file: str, lines: Sequence[str], who: str) -> None:

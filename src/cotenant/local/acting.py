@@ -64,6 +64,8 @@ def evict(own: groups.Groups) -> tuple[State, str]:
         units = _alone(loads.path("BE"), loads.path("LS"))
         full = enforcer.look((), units=units)
         capacity = full.node.capacity_memory_bytes
+        if capacity is None:
+            return "skipped", "the machine does not say how much memory it has"
         pods = {pod.key: Use(memory_bytes=capacity // 10) for pod in full.pods}
         usage = Usage(node=Use(memory_bytes=capacity * 9 // 10), pods=pods)
         slo = NodeSlo(threshold=ThresholdStrategy(enable=True, memory_evict_threshold_percent=80))
