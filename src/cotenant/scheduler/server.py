@@ -27,6 +27,8 @@ MAX_INFLIGHT_BYTES = 128 << 20
 DISCARDED_BODIES = 8
 """How much of a body that is too large is read before it is refused, in bodies of the largest size."""
 DISCARD_SECONDS = 5.0
+QUIET_SECONDS = 0.3
+"""A client that sends nothing for as long waits for the answer."""
 LOG_EVERY_SECONDS = 10.0
 
 Answer = Callable[[bytes], bytes]
@@ -94,10 +96,12 @@ class BodyReader:
         left = self.max_body_bytes * DISCARDED_BODIES
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
-                async for chunk in stream:
-                    left -= len(chunk)
-                    if left < 0:
+                while left >= 0:
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        chunk = await anext(stream, None)
+                    if chunk is None:
                         return
+                    left -= len(chunk)
 
     def _too_large(self) -> str:
         return f"request body: larger than {self.max_body_bytes} bytes"

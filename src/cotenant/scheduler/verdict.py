@@ -69,14 +69,20 @@ def judge(
 
 
 def _kata_faults(pod: Pod, names: Sequence[str], table: Table, now: float, nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return the reasons by node of a Kata pod; none where RuntimeClasses and Nodes are not known to us at all."""
+    """Return the reasons by node of a Kata pod; none where RuntimeClasses and Nodes are not known to us at all.
+
+    A node is ready only by both: as the request shows it, and as we know it.
+    """
     if table.runtime_classes is None or not kata.asks_for_kata(pod.spec.runtime_class_name, table.runtime_classes):
         return {}
     runtime_class = table.runtime_classes.get(pod.spec.runtime_class_name or "")
     faults = {}
     for name in names:
-        node = nodes.get(name) or table.nodes.get(name)
-        fault = kata.fault_of(runtime_class, node, table.known(name, now))
+        row = table.known(name, now)
+        shown, known = nodes.get(name), table.nodes.get(name)
+        fault = kata.fault_of(runtime_class, shown or known, row)
+        if fault is None and shown is not None and known is not None:
+            fault = kata.fault_of(runtime_class, known, row)
         if fault is not None:
             faults[name] = f"cotenant: Kata not ready: {fault}"
     return faults
