@@ -3,7 +3,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.act.machine import Machine, usage, writes
 
@@ -130,6 +130,7 @@ def test_a_share_is_no_more_than_the_pods_own_limit(machine: Make) -> None:
     total=st.integers(0, 10_000_000),
     parts=st.lists(st.tuples(st.integers(0, 9000), st.none() | st.integers(1000, 900_000)), min_size=1, max_size=8),
 )
+@example(total=3030, parts=[(0, None), (1, 1018), (1, 1001)])
 @settings(max_examples=80, deadline=None)
 def test_shares_sum_to_the_target_and_none_is_refused(total: int, parts: list[tuple[int, int | None]]) -> None:
     weights, caps = [part[0] for part in parts], [part[1] for part in parts]

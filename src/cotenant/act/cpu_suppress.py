@@ -278,12 +278,13 @@ def split(total: int, weights: Sequence[float], caps: Sequence[int | None]) -> l
             shares[i] += min(int(spare * part), _room(shares[i], caps[i], spare))
         left = total - sum(shares)
         if left < len(weights):  # what rounding left over
-            first = next((i for i in open_ if _room(shares[i], caps[i], left) >= left), None)
-            if first is not None:
-                shares[first] += left
+            for i in [*open_, *range(len(weights))]:
+                more = min(_room(shares[i], caps[i], left), left)
+                shares[i] += more
+                left -= more
             break
         open_ = [i for i in open_ if _room(shares[i], caps[i], 1) and (weights[i] or not sum_of_weights)] or [
-            i for i in open_ if _room(shares[i], caps[i], 1)
+            i for i in range(len(weights)) if _room(shares[i], caps[i], 1)
         ]
     return shares
 
