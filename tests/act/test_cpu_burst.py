@@ -81,6 +81,16 @@ def test_near_the_threshold_nobody_grows_and_above_it_the_most_enlarged_shrinks_
     assert (node.quota(node.container(small)), node.quota(node.container(large))) == ("120000", "240000")
 
 
+@pytest.mark.parametrize("pod_quota", [100_000, 80_000])
+def test_a_container_below_its_limit_gets_it_back(machine: Make, pod_quota: int) -> None:
+    node = machine()
+    group = limited(node, "ls", quota=80_000)
+    node.write("cpu", group, "cpu.max" if node.v2 else "cpu.cfs_quota_us", str(pod_quota))
+    for busy in (500, 3900):
+        node.enforce(slo("cfsQuotaBurstOnly"), usage=usage(node=busy, ls=use(500)))
+        assert (node.quota(node.container(group)), node.quota(group)) == ("100000", "100000")
+
+
 def test_many_throttled_pods_at_once_settle_and_do_not_swing(machine: Make) -> None:
     node = machine()
     groups = [limited(node, f"p{n}") for n in range(6)]

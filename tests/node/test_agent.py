@@ -4,7 +4,7 @@ import pytest
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
-from cotenant.model.pod import QOS_LABEL, Pod
+from cotenant.model.pod import QOS_LABEL, Container, Pod
 from cotenant.node.agent import Agent
 from cotenant.node.kubelet import Kubelet, PodSource, Settings
 from cotenant.node.policy import Policy
@@ -90,3 +90,48 @@ def test_a_bad_policy_keeps_limits_in_force(root: paths.Root) -> None:
     kept.take_slo({"kind": "NodeSLO", "spec": "broken"})
     agent.enforce_once()
     assert idle_of(root) == "1"
+
+
+class Resized(Listed):
+    """A source whose pod gets a larger limit with the second list."""
+
+    def refresh(self) -> bool:
+        limit = "1" if self._fetched_s is None else "2"
+        self._fetched_s = self._clock.monotonic()
+        own = Container(name="main", container_id="c1", limits={"cpu": limit})
+        self.pods = (
+            Pod(
+                namespace="ns",
+                name="web",
+                uid="u3",
+                kube_qos="Burstable",
+                labels={QOS_LABEL: "LS"},
+                phase="Running",
+                containers=(own,),
+            ),
+        )
+        return True
+
+
+def test_a_resize_is_asked_about_before_its_quota_is_taken_back(root: paths.Root) -> None:
+    for group in ("kubepods/burstable", "kubepods/burstable/podu3", "kubepods/burstable/podu3/c1"):
+        directory = root.directory / "sys/fs/cgroup/cpu" / group
+        directory.mkdir()
+        for file, content in (("cpu.cfs_quota_us", 100_000), ("cpu.cfs_period_us", 100_000), ("cpu.cfs_burst_us", 0)):
+            (directory / file).write_text(f"{content}\n")
+    kept = Policy("n1", "enforce")
+    kept.take_slo({"kind": "NodeSLO", "spec": {"cpuBurstStrategy": {"policy": "cpuBurstOnly"}}})
+    clock = ManualClock()
+    source = Resized(Kubelet(Settings()), clock)
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    agent = Agent(root, Sampler(root, clock=clock), source, kept, enforcer, None, clock)
+    agent.refresh_pods()
+    clock.advance(5)
+    for group in ("kubepods/burstable/podu3", "kubepods/burstable/podu3/c1"):
+        (root.directory / "sys/fs/cgroup/cpu" / group / "cpu.cfs_quota_us").write_text("200000\n")
+    burst = root.directory / "sys/fs/cgroup/cpu/kubepods/burstable/podu3/c1/cpu.cfs_burst_us"
+    agent.enforce_once()
+    assert burst.read_text().strip() == "0"
+    clock.advance(1)
+    agent.enforce_once()
+    assert burst.read_text().strip() == "200000"

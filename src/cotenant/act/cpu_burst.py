@@ -56,6 +56,11 @@ class Candidate:
         """How far the quota is above the limit: 1 is not at all."""
         return (self.current.value or self.base_usec) / self.base_usec
 
+    @property
+    def expected_usec(self) -> int:
+        """The quota, or the limit where the quota is below it; 0 where there is none."""
+        return 0 if self.current.value is None else max(self.current.value, self.base_usec)
+
     def next(self, direction: Direction) -> int:
         percent = self.strategy.cfs_quota_burst_percent or DEFAULT_QUOTA_BURST_PERCENT
         return quota_usec(self.base_usec, self.current, direction, percent)
@@ -190,6 +195,7 @@ def _quotas(draft: Draft, slo: NodeSlo, candidates: Sequence[Candidate]) -> None
         changes = {}
     else:
         changes = _grown(candidates, COOLING_RATIO * limit - used)
+    changes = _below_limit(candidates) | changes
     reason = f"share pool uses {used:.0f} of {total:.0f} millicores, threshold {limit:.0f}"
     _write(draft, candidates, changes, reason)
 
@@ -220,6 +226,15 @@ def _shrunk(candidates: Sequence[Candidate], over: float) -> dict[str, int]:
     return changes
 
 
+def _below_limit(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Return the limits of containers whose quota is below it: a resize was answered by what was true before it."""
+    return {
+        candidate.group.path: candidate.base_usec
+        for candidate in candidates
+        if candidate.current.value is not None and candidate.current.value < candidate.base_usec
+    }
+
+
 def _write(draft: Draft, candidates: Sequence[Candidate], changes: dict[str, int], reason: str) -> None:
     by_pod: dict[str, list[Candidate]] = {}
     for candidate in candidates:
@@ -229,9 +244,13 @@ def _write(draft: Draft, candidates: Sequence[Candidate], changes: dict[str, int
         for member in members:
             value = changes.get(member.group.path, member.current.value)
             cgroup.set_quota(draft, member.group.path, Limit(value), f"pod {member.pod.key}: {reason}")
-        delta = sum(changes[m.group.path] - (m.current.value or 0) for m in members if m.group.path in changes)
-        if delta and pod_quota is not None and pod_quota.value is not None:
-            cgroup.set_quota(draft, path, Limit(pod_quota.value + delta), f"pod {members[0].pod.key}: {reason}")
+        if not any(m.group.path in changes for m in members) or pod_quota is None or pod_quota.value is None:
+            continue
+        # What brings a container back to its limit is in the pod's quota already, unless that was lowered with it.
+        delta = sum(changes[m.group.path] - m.expected_usec for m in members if m.group.path in changes)
+        least = sum(changes.get(m.group.path, m.current.value or 0) for m in members)
+        wanted = max(pod_quota.value + delta, least)
+        cgroup.set_quota(draft, path, Limit(wanted), f"pod {members[0].pod.key}: {reason}")
 
 
 def _release_quota(draft: Draft, group: PodGroup) -> None:

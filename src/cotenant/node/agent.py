@@ -33,6 +33,9 @@ PODS_EVERY_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
 """How often groups are looked at for pods that the last list does not have: a new one is asked for at once."""
 ENFORCE_EVERY_SECONDS = 1.0
+FRESH_SECONDS = 2.0
+"""A quota of online pods is changed only by a list of pods as new as this: what looks like our own enlargement may be a
+resize in place."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -173,6 +176,8 @@ class Agent:
             disks = disk.numbers(self._root, newest.block.devices)
             first = (self.curing.draft(seen, evaluation, newest, disks, self._clock.monotonic()),)
         plan = planning.plan(seen, slo, first=first)
+        if _changes_online_quotas(plan) and self._asked_again():
+            return
         self._note(plan)
         if not enforcing_now:
             self._fast_path.aim((), ())
@@ -183,6 +188,14 @@ class Agent:
         online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
         ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
         self._fast_path.aim(online, ready)
+
+    def _asked_again(self) -> bool:
+        """Ask for the pods if the list is not of this moment; return whether there is a new one."""
+        age_seconds = self._source.age_seconds
+        if age_seconds is None or age_seconds <= FRESH_SECONDS:
+            return False
+        self.refresh_pods()
+        return self._source.age_seconds != age_seconds and (self._source.age_seconds or 0) <= FRESH_SECONDS
 
     def _note(self, plan: Plan) -> None:
         status = self.status
@@ -202,3 +215,7 @@ class Agent:
         self.status.writes += done.written
         for outcome in done.outcomes:
             self.status.outcomes[outcome.state] += 1
+
+
+def _changes_online_quotas(plan: Plan) -> bool:
+    return any(item.strategy == "cpu_burst" and item.op == "write" for item in plan.items)
