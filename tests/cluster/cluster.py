@@ -1,4 +1,4 @@
-"""A whole Kubernetes cluster on loopback, for tests and for play: ``cluster.py up|down|status``.
+"""A whole Kubernetes cluster on loopback, for tests and for play: ``cluster.py up|down|status|scheduler``.
 
 etcd, kube-apiserver, kube-scheduler, kube-controller-manager, one real node (kubelet, containerd, runc) and simulated
 ones (kwok). ``up`` prints the kubeconfig; ``down`` undoes all of it. The binaries come from ``build.sh``.
@@ -26,6 +26,8 @@ import node
 HERE = pathlib.Path(__file__).resolve().parent
 STATE = pathlib.Path(os.environ.get("COTENANT_CLUSTER_STATE", "/run/cotenant-test-cluster"))
 API_PORT, ETCD_PORT, ETCD_PEER_PORT, SCHEDULER_PORT = 16443, 12379, 12380, 10259
+KWOK_NODES = 20
+"""How many simulated nodes the tests have."""
 SERVER = f"https://127.0.0.1:{API_PORT}"
 
 
@@ -38,7 +40,7 @@ def up(kwok_nodes: int, scheduler_config: pathlib.Path | None = None, real_node:
     processes = Processes(STATE)
     if is_up():
         return kubeconfig
-    binaries = _binaries()
+    binaries = built_binaries()
     if STATE.exists():
         down()
     STATE.mkdir(parents=True, mode=0o700)
@@ -62,7 +64,7 @@ def down() -> None:
         return
     processes = Processes(STATE)
     processes.stop("kwok")
-    node.stop(STATE, _binaries(), processes)
+    node.stop(STATE, built_binaries(), processes)
     processes.stop_all()
     shutil.rmtree(STATE, ignore_errors=True)
 
@@ -82,29 +84,59 @@ def restart_scheduler(config: pathlib.Path | None) -> None:
     """Start kube-scheduler again, with another configuration file (None: its own defaults)."""
     processes = Processes(STATE)
     processes.stop("kube-scheduler")
-    _start_scheduler(_binaries(), processes, config)
+    _start_scheduler(built_binaries(), processes, config)
+
+
+def configured_scheduler(printed: str) -> pathlib.Path:
+    """Write the file for a kube-scheduler that asks an extender: what cotenant printed, and how it runs here."""
+    kubeconfig = STATE / "scheduler.kubeconfig"
+    path = STATE / "kube-scheduler.yaml"
+    path.write_text(
+        f"{printed}clientConnection: {{kubeconfig: {kubeconfig}}}\nleaderElection: {{leaderElect: false}}\n"
+    )
+    return path
+
+
+def start_again(name: str) -> None:
+    """Start one of the programs that a test has stopped, as it was."""
+    binaries, processes = built_binaries(), Processes(STATE)
+    if name == "containerd":
+        node.start_containerd(STATE, binaries, processes)
+    elif name == "kubelet":
+        node.start_kubelet(STATE, binaries, processes)
+    elif name == "kube-apiserver":
+        start_apiserver(binaries, processes)
+    elif name == "etcd":
+        start_etcd(binaries, processes)
+    else:
+        raise ValueError(f"{name} cannot be started again")
 
 
 def request(method: str, path: str, body: object = None, content_type: str = "application/json") -> dict:
-    """Send one request to the API server as the administrator and return its JSON.
+    """Send one request to the API server, or to another address in full, as the administrator; return its JSON.
 
     :raises urllib.error.HTTPError: on any status of 400 and more.
     """
     data = None if body is None else json.dumps(body).encode()
-    call = urllib.request.Request(f"{SERVER}{path}", data=data, method=method)
+    url = path if path.startswith("https://") else f"{SERVER}{path}"
+    call = urllib.request.Request(url, data=data, method=method)
     call.add_header("Authorization", f"Bearer {credentials.token(STATE / 'pki', 'admin')}")
     if data is not None:
         call.add_header("Content-Type", content_type)
     context = ssl.create_default_context(cafile=str(STATE / "pki/ca.crt"))
-    with urllib.request.urlopen(call, timeout=30, context=context) as answer:
-        text = answer.read()
+    try:
+        with urllib.request.urlopen(call, timeout=30, context=context) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        with error:  # else its connection stays open until it is collected
+            raise urllib.error.HTTPError(path, error.code, error.read(500).decode(), error.headers, None) from None
     try:
         return json.loads(text)
     except ValueError:
         return {"text": text.decode()}
 
 
-def _binaries() -> pathlib.Path:
+def built_binaries() -> pathlib.Path:
     done = subprocess.run([str(HERE / "build.sh")], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
@@ -112,22 +144,8 @@ def _binaries() -> pathlib.Path:
 
 
 def _start_control_plane(binaries: pathlib.Path, processes: Processes, scheduler_config: pathlib.Path | None) -> None:
-    etcd, pki, kubernetes = f"http://127.0.0.1:{ETCD_PORT}", STATE / "pki", str(binaries / "kubernetes")
-    peer = f"http://127.0.0.1:{ETCD_PEER_PORT}"
-    processes.start(
-        "etcd",
-        [
-            str(binaries / "etcd"),
-            f"--data-dir={STATE}/etcd",
-            f"--listen-client-urls={etcd}",
-            f"--advertise-client-urls={etcd}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",
-            "--log-level=error",
-        ],
-    )
+    pki, kubernetes = STATE / "pki", str(binaries / "kubernetes")
+    start_etcd(binaries, processes)
     start_apiserver(binaries, processes)
     _wait("kube-apiserver to be ready", processes, "kube-apiserver", _api_ready, 60)
     processes.start(
@@ -149,6 +167,25 @@ def _start_control_plane(binaries: pathlib.Path, processes: Processes, scheduler
         ],
     )
     _start_scheduler(binaries, processes, scheduler_config)
+
+
+def start_etcd(binaries: pathlib.Path, processes: Processes) -> None:
+    """Start etcd; tests that stop it use this to bring it back with what it held."""
+    etcd, peer = f"http://127.0.0.1:{ETCD_PORT}", f"http://127.0.0.1:{ETCD_PEER_PORT}"
+    processes.start(
+        "etcd",
+        [
+            str(binaries / "etcd"),
+            f"--data-dir={STATE}/etcd",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        ],
+    )
 
 
 def start_apiserver(binaries: pathlib.Path, processes: Processes) -> None:
@@ -255,7 +292,10 @@ def _wait(what: str, processes: Processes, program: str, ready: object, seconds:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=("up", "down", "status"))
+    parser.add_argument("action", choices=("up", "down", "status", "scheduler"))
+    parser.add_argument(
+        "config", nargs="?", type=pathlib.Path, help="with scheduler: what `cotenant scheduler config` printed"
+    )
     parser.add_argument("--kwok-nodes", type=int, default=200, help="how many simulated nodes (default 200)")
     arguments = parser.parse_args()
     if arguments.action == "up":
@@ -264,6 +304,9 @@ def main() -> None:
     elif arguments.action == "down":
         down()
         print("cluster: down")
+    elif arguments.action == "scheduler":
+        restart_scheduler(configured_scheduler(arguments.config.read_text()) if arguments.config else None)
+        print(f"cluster: kube-scheduler runs with {arguments.config or 'its own defaults'}")
     else:
         print("cluster: up" if is_up() else "cluster: down")
         sys.exit(0 if is_up() else 1)

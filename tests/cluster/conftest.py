@@ -12,8 +12,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import cluster
 
-KWOK_NODES = 20
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -32,7 +30,7 @@ def kubeconfig() -> Iterator[pathlib.Path]:
         if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
             pytest.skip(f"{tool} is missing; as root on Debian: apt-get install {package}")
     was_up = cluster.is_up()
-    path = cluster.up(KWOK_NODES)
+    path = cluster.up(cluster.KWOK_NODES)
     yield path
     if not was_up:
         cluster.down()

@@ -72,6 +72,9 @@ def make(directory: pathlib.Path) -> None:
         )
     rows = [f'{secrets.token_hex(16)},{user},{name},"{groups}"' for name, (user, groups) in TOKENS.items()]
     (directory / "tokens.csv").write_text("\n".join(rows) + "\n")
+    for name in TOKENS:
+        (directory / f"{name}.token").touch(mode=0o600)
+        (directory / f"{name}.token").write_text(token(directory, name))
 
 
 def token(directory: pathlib.Path, name: str) -> str:

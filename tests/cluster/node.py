@@ -24,14 +24,7 @@ def start(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> 
     (state / "sysctls.json").write_text(json.dumps(saved))
     (state / "folders.json").write_text(json.dumps([f for f in FOLDERS if not pathlib.Path(f).exists()]))
     _configure_containerd(state)
-    path = {"PATH": f"{binaries}:{os.environ['PATH']}:/usr/sbin:/sbin"}
-    containerd = [
-        str(binaries / "containerd"),
-        f"--config={state}/containerd.toml",
-        f"--address={state}/containerd.sock",
-    ]
-    processes.start("containerd", containerd, path)
-    _wait_for_socket(state / "containerd.sock")
+    start_containerd(state, binaries, processes)
     for reference, entrypoint in ((images.PAUSE, ["/bin/sleep", "2147483647"]), (images.BUSYBOX, ["/bin/sh", "-c"])):
         archive = state / "image.tar"
         images.write_archive(archive, reference, pathlib.Path("/bin/busybox"), entrypoint)
@@ -39,6 +32,23 @@ def start(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> 
         subprocess.run([*ctr, str(archive)], check=True, capture_output=True, timeout=60)
         archive.unlink()
     _configure_kubelet(state)
+    start_kubelet(state, binaries, processes)
+
+
+def start_containerd(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> None:
+    """Start containerd as it was configured, and wait until it answers; its pods' tasks outlive it."""
+    (state / "containerd.sock").unlink(missing_ok=True)
+    containerd = [
+        str(binaries / "containerd"),
+        f"--config={state}/containerd.toml",
+        f"--address={state}/containerd.sock",
+    ]
+    processes.start("containerd", containerd, _path(binaries))
+    _wait_for_socket(state / "containerd.sock")
+
+
+def start_kubelet(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> None:
+    """Start the kubelet as it was configured."""
     kubelet = [
         str(binaries / "kubernetes"),
         "kubelet",
@@ -49,7 +59,11 @@ def start(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> 
         f"--cert-dir={state}/kubelet-pki",
         "--node-labels=cotenant.io/test-node=real",
     ]
-    processes.start("kubelet", kubelet, path)
+    processes.start("kubelet", kubelet, _path(binaries))
+
+
+def _path(binaries: pathlib.Path) -> dict[str, str]:
+    return {"PATH": f"{binaries}:{os.environ['PATH']}:/usr/sbin:/sbin"}
 
 
 def stop(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import credentials
-from test_cluster import phase, pod, wait_for
+from objects import phase, pod, wait_for
 
 import cluster
 
