@@ -1,10 +1,15 @@
-"""The noises, each at two strengths, and the online work beside them; all in control groups of their own."""
+"""The noises, each at two strengths, and the online work beside them; all in control groups of their own.
+
+Whatever is started here ends with its parent (PR_SET_PDEATHSIG) and by itself after :data:`LIMIT_S`.
+"""
 
 import contextlib
+import ctypes
 import dataclasses
 import errno
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,55 +19,62 @@ from collections.abc import Callable, Iterator
 from cotenant.kernel import paths
 from cotenant.model.evaluation import DetectionName
 
-CONTROLLERS = ("cpu", "cpuacct", "memory", "blkio")
 MIB = 1 << 20
+NOISE_BYTES = 512 * MIB
+LIMIT_S = 55
+"""No noise goes on for longer."""
+WEIGHT = 10
+"""All of it weighs ten times what any other task of the machine does, so that others' load decides little."""
+PR_SET_PDEATHSIG = 1
 
-ONLINE = """
-import mmap, os, sys, time
-file, block, number = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096), 0
-while True:
-    time.sleep(0.005)
-    end = time.thread_time() + 0.003
-    while time.thread_time() < end:
-        pass
-    number += 1
-    if number % 4 == 0:
-        os.preadv(file, [block], number % 8192 * 4096)
-"""
-SPIN = "while True: pass"
+SPIN = "import sys, time\nend = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 PAGES = """
-import mmap, random, sys
+import mmap, random, sys, time
+end = time.monotonic() + float(sys.argv[2])
 with open(sys.argv[1], "rb") as file:
-    data = mmap.mmap(file.fileno(), int(sys.argv[2]), prot=mmap.PROT_READ)
+    data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 pages = len(data) // 4096
-while True:
-    data[random.randrange(pages) * 4096]
+while time.monotonic() < end:
+    for _ in range(64):
+        data[random.randrange(pages) * 4096]
 """
-
-
-@dataclasses.dataclass(frozen=True)
-class Noise:
-    """One noise: what must be detected, and how it is started in a group at a strength (0 moderate, 1 strong)."""
-
-    name: str
-    kind: DetectionName
-    start: Callable[["Group", int, pathlib.Path], list[subprocess.Popen[bytes]]]
+BUFFERED = """
+import ctypes, os, random, sys, time
+end = time.monotonic() + float(sys.argv[2])
+file, libc, data = os.open(sys.argv[1], os.O_RDWR), ctypes.CDLL(None), os.urandom(1 << 20)
+chunks = os.fstat(file).st_size >> 20
+while time.monotonic() < end:
+    for _ in range(int(sys.argv[3])):
+        os.pwrite(file, data, random.randrange(chunks) << 20)
+    libc.syncfs(file)  # written back by kernel threads, not by this process
+"""
 
 
 class Group:
-    """One control group: on v1 the same path in each hierarchy that we use."""
+    """One control group: on v1 the same path in each hierarchy, and in the v2 tree, which has its pressure."""
 
     def __init__(self, path: str) -> None:
-        root = paths.Root()
-        found = [root.hierarchy(controller) for controller in CONTROLLERS]
-        tops = {mount.path for mount in found if mount is not None}
+        mounts = paths.Root().cgroup_mounts()
+        wanted = {"cpu", "cpuacct", "memory", "blkio", "io"}
         self.path = path
-        self.directories = sorted(top / path for top in tops)
+        self.directories = sorted({m.path / path for m in mounts if m.version == 2 or m.controllers & wanted})
+        for mount in mounts:
+            if mount.version == 2:
+                self._hand_down(mount.path, mount.controllers & wanted)
         for directory in self.directories:
             directory.mkdir(parents=True)
 
+    def _hand_down(self, top: pathlib.Path, controllers: frozenset[str]) -> None:
+        above = top
+        for part in pathlib.PurePath(self.path).parts:
+            for name in sorted(controllers):
+                (above / "cgroup.subtree_control").write_text(f"+{name}")
+            above /= part
+
     def enter(self) -> None:
-        """Move the calling process in; for ``preexec_fn``."""
+        """Move the calling process in, and have it end with its parent; for ``preexec_fn``."""
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # whoever samples may have more
         for directory in self.directories:
             (directory / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -83,12 +95,25 @@ class Group:
                 raise TimeoutError(f"{self.path}: {sorted(pids)} do not end")
             time.sleep(0.05)
 
-    def limit_memory(self, limit: int) -> None:
-        """Set the group's memory limit; -1 takes it away."""
+    def write(self, name: str, value: str) -> None:
+        """Write a file of the group, in whichever hierarchies have it."""
         for directory in self.directories:
-            for name, none in (("memory.limit_in_bytes", "-1"), ("memory.max", "max")):
-                if (directory / name).exists():
-                    (directory / name).write_text(str(limit) if limit >= 0 else none)
+            if (directory / name).exists():
+                (directory / name).write_text(value)
+
+    def weigh(self, times: float) -> None:
+        """Weigh so many times what a group usually does."""
+        self.write("cpu.shares", str(round(1024 * times)))
+        self.write("cpu.weight", str(round(100 * times)))
+
+    def limit_memory(self, limit: int | None) -> None:
+        """Set the group's memory limit; None takes it away."""
+        self.write("memory.limit_in_bytes", str(limit or -1))
+        self.write("memory.max", str(limit or "max"))
+
+    def idle(self, on: bool) -> None:
+        """Have the whole group run only where nobody else wants to."""
+        self.write("cpu.idle", str(int(on)))
 
     def remove(self) -> None:
         """Remove it, waiting for processes that are just ending."""
@@ -98,74 +123,202 @@ class Group:
                 try:
                     directory.rmdir()
                     break
+                except FileNotFoundError:
+                    break
                 except OSError as error:
                     if error.errno != errno.EBUSY or time.monotonic() > deadline:
                         raise
                     time.sleep(0.05)
 
 
-def _io(group: Group, strength: int, files: pathlib.Path) -> list[subprocess.Popen[bytes]]:
+class Stage:
+    """Two groups below one, files to work on, and the online work."""
+
+    def __init__(
+        self, top: Group, online: Group, offline: Group, files: pathlib.Path, network: "Network | None"
+    ) -> None:
+        self.top = top
+        self.online = online
+        self.offline = offline
+        self.files = files
+        self.network = network
+        self.cpus = len(os.sched_getaffinity(0))
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start_online(self, seconds: float) -> list[pathlib.Path]:
+        """Start one server for each CPU; return their logs."""
+        logs = [self.files / f"online-{number}.log" for number in range(self.cpus)]
+        script = str(pathlib.Path(__file__).with_name("online.py"))
+        for log in logs:
+            self._started.append(self.online.spawn(sys.executable, script, str(self.files), str(seconds), str(log)))
+        return logs
+
+    def spawn(self, *command: str) -> None:
+        """Start a part of a noise."""
+        self._started.append(self.offline.spawn(*command))
+
+    def python(self, script: str, *arguments: object) -> None:
+        """Start a part of a noise that is a few lines of Python."""
+        self.spawn(sys.executable, "-c", script, *map(str, arguments))
+
+    def stop_noise(self) -> None:
+        """End the noise, and give back what it was given."""
+        self.offline.end()
+        self.top.limit_memory(None)
+        self.offline.limit_memory(None)
+        self.offline.idle(False)  # before the weight, which an idle group does not take
+        self.offline.weigh(1)
+
+
+def _io(stage: Stage, strength: int) -> None:
     # Small requests at a depth, or one sequential reader, hurt nobody on a healthy disk: these are large and many.
-    depth, jobs = ("64", "8") if strength else ("64", "3")
-    options = [f"--filename={files / 'noise'}", "--size=512M", "--direct=1", "--ioengine=libaio", "--rw=randwrite"]
-    options += ["--bs=256k", f"--iodepth={depth}", f"--numjobs={jobs}", "--time_based", "--runtime=600"]
-    return [group.spawn("fio", "--name=noise", *options)]
+    # Threads, not processes: they end with their parent.
+    options = [f"--filename={stage.files / 'noise'}", "--thread", "--direct=1", "--ioengine=libaio", "--rw=randread"]
+    options += [f"--bs={'1m' if strength else '256k'}", "--iodepth=64", f"--numjobs={4 if strength else 2}"]
+    options += [f"--size={NOISE_BYTES}"]
+    stage.spawn("fio", "--name=noise", *options, "--time_based", f"--runtime={LIMIT_S}")
 
 
-def _memory(group: Group, strength: int, files: pathlib.Path) -> list[subprocess.Popen[bytes]]:
-    # The working set is a file three times the limit; more readers press harder.
-    group.limit_memory(170 * MIB)
-    command = (sys.executable, "-c", PAGES, str(files / "noise"), str(512 * MIB))
-    return [group.spawn(*command) for _ in range(8 if strength else 3)]
+def _io_buffered(stage: Stage, strength: int) -> None:
+    for _ in range(4 if strength else 2):
+        stage.python(BUFFERED, stage.files / "noise", LIMIT_S, 96)
 
 
-def _cpu(group: Group, strength: int, files: pathlib.Path) -> list[subprocess.Popen[bytes]]:
-    del files
-    return [group.spawn(sys.executable, "-c", SPIN) for _ in range((os.cpu_count() or 1) * (4 if strength else 2))]
+def _memory(stage: Stage, strength: int) -> None:
+    # A file three times the limit: that of the noise alone, or that of both groups, which then evict each other.
+    limited = stage.top if strength else stage.offline
+    limited.limit_memory(NOISE_BYTES // 3)
+    for _ in range(4):
+        stage.python(PAGES, stage.files / "noise", LIMIT_S)
 
 
-def _softirq(group: Group, strength: int, files: pathlib.Path) -> list[subprocess.Popen[bytes]]:
-    del files
-    server = group.spawn("ip", "netns", "exec", NAMESPACE, "iperf3", "-s", "-p", "5999")
-    time.sleep(0.5)
-    rate, streams = ("0", "4") if strength else ("2G", "1")
-    client = ("iperf3", "-c", SERVER, "-p", "5999", "-u", "-b", rate, "-l", "64", "-P", streams, "-t", "600")
-    return [server, group.spawn(*client)]
+def _cpu(stage: Stage, strength: int) -> None:
+    stage.offline.weigh(16 if strength else 4)
+    for _ in range(stage.cpus * (4 if strength else 2)):
+        stage.python(SPIN, LIMIT_S)
+
+
+def _softirq(stage: Stage, strength: int) -> None:
+    assert stage.network is not None
+    stage.offline.weigh(16 if strength else 4)
+    stage.network.flood(stage, streams=stage.cpus * (2 if strength else 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """One noise: what must be detected, and how it is started at a strength (0 moderate, 1 strong)."""
+
+    name: str
+    kind: DetectionName | None
+    start: Callable[[Stage, int], None]
+
+
+def _sequential(stage: Stage, strength: int) -> None:
+    del strength
+    options = ["--rw=read", "--bs=128k", "--direct=1", "--ioengine=psync", f"--size={NOISE_BYTES}", "--thread"]
+    options += [f"--filename={stage.files / 'noise'}", "--time_based", f"--runtime={LIMIT_S}"]
+    stage.spawn("fio", "--name=reader", *options)
+
+
+def _idle(stage: Stage, strength: int) -> None:
+    del strength
+    stage.offline.idle(True)
+    for _ in range(stage.cpus * 2):
+        stage.python("import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n" + SPIN, LIMIT_S)
 
 
 NOISES = (
     Noise("io", "ioCongestion", _io),
+    Noise("io-buffered", "ioCongestion", _io_buffered),
     Noise("memory", "memoryPressure", _memory),
     Noise("cpu", "cpuContention", _cpu),
     Noise("softirq", "cpuContention", _softirq),
+    Noise("sequential", None, _sequential),
+    Noise("idle", None, _idle),
 )
+"""The last two hurt nobody: nothing may be detected."""
 STRENGTHS = ("moderate", "strong")
-NAMESPACE = f"cotenant-noise-{os.getpid()}"
-SERVER = "192.0.2.2"
+
+
+class Network:
+    """A network namespace on a pair of virtual interfaces, for a flood of small packets.
+
+    What arrives is handled by soft interrupts of every CPU in turn (RPS), as that of a card with one queue.
+    """
+
+    ADDRESS = "198.18.77.2"
+
+    def __init__(self) -> None:
+        number = os.getpid()
+        self._name = f"noise-{number}"
+        self._near = f"nz{number}"
+
+    def __enter__(self) -> "Network":
+        commands = (
+            f"ip netns add {self._name}",
+            f"ip link add {self._near} type veth peer name far netns {self._name}",
+            f"ip addr add 198.18.77.1/30 dev {self._near}",
+            f"ip link set {self._near} up",
+            f"ip -n {self._name} addr add {self.ADDRESS}/30 dev far",
+            f"ip -n {self._name} link set far up",
+        )
+        try:
+            for command in commands:
+                subprocess.run(command.split(), check=True, capture_output=True)
+            mask = f"{(1 << (os.cpu_count() or 1)) - 1:x}"
+            spread = f"echo {mask} > /sys/class/net/far/queues/rx-0/rps_cpus"
+            subprocess.run(["ip", "netns", "exec", self._name, "sh", "-c", spread], check=True, capture_output=True)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["ip", "link", "delete", self._near], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "delete", self._name], check=False, capture_output=True)
+
+    def flood(self, stage: Stage, streams: int) -> None:
+        """Send 64-byte datagrams as fast as they go."""
+        stage.spawn("ip", "netns", "exec", self._name, "iperf3", "-s", "-p", "5999")
+        time.sleep(0.5)
+        client = ("iperf3", "-c", self.ADDRESS, "-p", "5999", "-u", "-b", "0", "-l", "64")
+        stage.spawn(*client, "-P", str(streams), "-t", str(LIMIT_S))
+
+
+def _fill(file: pathlib.Path, size: int) -> None:
+    with file.open("wb") as target:
+        for _ in range(size // MIB):
+            target.write(os.urandom(MIB))
+        target.flush()
+        os.fsync(target.fileno())
 
 
 @contextlib.contextmanager
-def network() -> Iterator[None]:
-    """Have a network namespace on a pair of virtual interfaces while this lasts."""
-    near = f"cnoise{os.getpid() % 100000}"
-    commands = (
-        f"ip netns add {NAMESPACE}",
-        f"ip link add {near} type veth peer name far netns {NAMESPACE}",
-        f"ip addr add 192.0.2.1/30 dev {near}",
-        f"ip link set {near} up",
-        f"ip -n {NAMESPACE} addr add {SERVER}/30 dev far",
-        f"ip -n {NAMESPACE} link set far up",
-    )
+def stage(directory: pathlib.Path, network: Network | None = None) -> Iterator[Stage]:
+    """Have the groups and the files while this lasts; every process in the groups is ended before they go."""
+    name = f"noise-{os.getpid()}-{time.monotonic_ns() % 10**6}"
+    groups: list[Group] = []
+    for file, size in (("noise", NOISE_BYTES), ("online-direct", 64 * MIB), ("online-mapped", 48 * MIB)):
+        _fill(directory / file, size)
+    built = None
     try:
-        for command in commands:
-            subprocess.run(command.split(), check=True, capture_output=True)
-        yield
+        for path in (name, f"{name}/online", f"{name}/offline"):
+            groups.append(Group(path))
+        groups[0].weigh(WEIGHT)
+        built = Stage(*groups, directory, network)
+        yield built
     finally:
-        subprocess.run(["ip", "netns", "delete", NAMESPACE], check=False, capture_output=True)
+        for group in reversed(groups):
+            group.end()
+        for process in built._started if built else []:
+            process.wait(timeout=20)
+        for group in reversed(groups):
+            group.remove()
 
 
-def stop(group: Group, processes: list[subprocess.Popen[bytes]]) -> None:
-    """End a group's processes: those that we started, and those that they did (fio's jobs leave its session)."""
-    group.end()
-    for process in processes:
-        process.wait(timeout=20)
+def missing(*programs: str) -> str | None:
+    """Return what this machine lacks for the noises, or None."""
+    if os.geteuid() != 0:
+        return "control groups need root"
+    lacking = [program for program in programs if not shutil.which(program)]
+    return f"not installed: {', '.join(lacking)}" if lacking else None

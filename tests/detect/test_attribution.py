@@ -129,6 +129,12 @@ def test_groups_are_named_by_their_name_where_they_have_one() -> None:
     assert names(found) == (["shop/web"], ["jobs/scan"])
 
 
+def test_a_name_that_two_groups_have_says_nothing_so_they_are_named_by_their_paths() -> None:
+    groups = [batch("a/scan", name="scan"), batch("b/scan", name="scan")]
+    pressed = [{**groups[0], "read_bytes_per_sec": 4e8}, {**groups[1], "read_bytes_per_sec": 0.0}]
+    assert names(incident("ioCongestion", groups, pressed))[1] == ["a/scan"]
+
+
 def test_without_calm_time_confidence_is_lower_and_the_evidence_says_so() -> None:
     found = incident("ioCongestion", [], [batch(read_bytes_per_sec=4e8)], calm_s=0)
     assert found.suspects[0].confidence == 0.7

@@ -90,6 +90,25 @@ def test_waiting_by_ones_own_quota_is_no_contention() -> None:
     assert triggered(steady(online={**waiting, "throttled_ratio": 0.8})) == []
 
 
+@pytest.mark.parametrize(
+    ("own", "used", "steal", "contended"),
+    [
+        (0.60, 0.70, 0.0, False),
+        (0.60, 0.65, 0.4, True),
+        (0.40, 0.98, 0.0, True),
+        (0.20, 0.02, 0.0, False),  # ticks miss what wakes between them
+        (0.40, None, 0.0, True),
+    ],
+)
+def test_waiting_for_itself_is_no_contention(own: float, used: float | None, steal: float, contended: bool) -> None:
+    online = {"psi": {"cpu_some_ratio": 0.9}, "run_queue_latency_p99_usec": 500, "cpu_used_ratio": own}
+    found = steady(online=online, cpu={"used_ratio": used, "steal_ratio": steal})
+    assert ("online.psi.cpu_some_ratio" in found.detections["cpuContention"].signals) is True
+    reached = found.detections["cpuContention"].signals["online.psi.cpu_some_ratio"].index
+    assert reached is not None
+    assert (reached > 0.5) is contended
+
+
 # --- I/O ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,11 @@
+import os
 import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.kernel.ticking import Grid, SamplingThread
+from cotenant.kernel.ticking import NICE, Grid, SamplingThread
 from cotenant.units.clock import SystemClock
 
 
@@ -37,3 +39,23 @@ def test_a_failing_tick_is_counted_and_does_not_end_the_next() -> None:
 
 def test_stopping_before_the_start_hides_no_error() -> None:
     SamplingThread(lambda: None, lambda _: None, 1.0, SystemClock()).stop()
+
+
+@pytest.mark.real
+def test_the_thread_that_samples_runs_before_others_and_no_other_thread_does() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may raise a thread's priority")
+    found: list[int] = []
+    ran = threading.Event()
+
+    def tick() -> None:
+        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        ran.set()
+
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    thread = SamplingThread(tick, lambda _: None, 0.01, SystemClock())
+    thread.start()
+    assert ran.wait(timeout=10)
+    thread.stop()
+    assert found[0] == NICE
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before

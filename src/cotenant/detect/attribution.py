@@ -118,6 +118,7 @@ class Groups:
 
     def _look(self, detector: registry.Detector, seconds: Sequence[_Second]) -> Blame:
         groups = seconds[-1].groups
+        names = _names(groups)
         victims = _victims(detector, seconds)
         hurt = {name for _, _, name in victims}
         uses = _mean_uses(seconds, [measure.name for measure in detector.uses])
@@ -140,11 +141,9 @@ class Groups:
                     best[path] = (confidence, rise, share)
         ranked = sorted(best.items(), key=lambda item: (-item[1][0], item[0]))[:MOST_SUSPECTS]
         return (
-            [evaluation.Victim(name=_name(groups[path]), evidence=text) for _, text, path in victims[:MOST_VICTIMS]],
+            [evaluation.Victim(name=names[path], evidence=text) for _, text, path in victims[:MOST_VICTIMS]],
             [
-                evaluation.Suspect(
-                    name=_name(groups[path]), confidence=round(confidence, 2), evidence=_evidence(rise, share)
-                )
+                evaluation.Suspect(name=names[path], confidence=round(confidence, 2), evidence=_evidence(rise, share))
                 for path, (confidence, rise, share) in ranked
             ],
         )
@@ -250,8 +249,10 @@ def _mean_uses(seconds: Sequence[_Second], names: Sequence[str]) -> Uses:
     }
 
 
-def _name(group: sample.Cgroup) -> str:
-    return group.name or group.path
+def _names(groups: Mapping[str, sample.Cgroup]) -> dict[str, str]:
+    """Return what each group is called: by its name where it has one that no other has, else by its path."""
+    count = collections.Counter(group.name for group in groups.values())
+    return {path: group.name if group.name and count[group.name] == 1 else path for path, group in groups.items()}
 
 
 def _evidence(rise: _Rise, share: float) -> str:

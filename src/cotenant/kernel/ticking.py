@@ -1,6 +1,8 @@
 """The sampling thread: one tick a period, on a grid; ticks that are late are skipped, never piled up."""
 
+import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable
 
@@ -8,8 +10,17 @@ from cotenant.units.clock import Clock
 
 log = logging.getLogger(__name__)
 
+NICE = -10
+"""Of the threads that sample. They take a hundredth of a CPU; without it, a machine four times oversubscribed leaves
+seconds between two ticks just when they are needed."""
 LOG_EVERY_S = 60.0
 """A tick that fails each second is logged this often."""
+
+
+def go_first() -> None:
+    """Have the calling thread run before ordinary ones; without the privilege nothing changes."""
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 class Grid:
@@ -50,6 +61,7 @@ class SamplingThread:
             self._thread.join(timeout_s)
 
     def _sampling(self) -> None:
+        go_first()
         grid = Grid(self._period_s, self._clock.monotonic())
         while not self._stopped.wait(max(0.0, grid.due - self._clock.monotonic())):
             try:

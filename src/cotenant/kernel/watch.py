@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
+from cotenant.kernel import ticking
 from cotenant.kernel.reading import Reader, Reading
 from cotenant.model.sample import MissingReason
 
@@ -101,6 +102,7 @@ class Watch:
 
 
 def _work(rounds: "queue.SimpleQueue[_Round | None]") -> None:
+    ticking.go_first()
     while (turn := rounds.get()) is not None:
         turn.run()
         if turn.abandoned:

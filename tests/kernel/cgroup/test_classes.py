@@ -43,8 +43,7 @@ def test_classes_are_inherited_and_the_later_match_wins():
 def test_our_own_groups_say_their_class():
     paths = ["cotenant-be/make", "cotenant-ls/web", "cotenant-system/log", "cotenant-odd/x"]
     assert list(labels(paths).values()) == ["offline", "online", "system", None]
-    assert classes.Classes().label("cotenant-be/make").name == "make"
-    assert classes.Classes().label("cotenantbe.slice/cotenant-make.scope") == classes.Label("offline", "make")
+    assert classes.Classes().label("cotenantbe.slice/cotenant-make.scope") == classes.Label("offline")
 
 
 def test_a_match_overrides_a_label_from_outside():

@@ -82,7 +82,7 @@ def test_a_v2_group_is_measured(v2):
     v2.write(f"{group}/io.stat", "8:0 rbytes=8192 wbytes=28192 rios=1 wios=2\n253:0 rbytes=999999999 wbytes=9\n")
     v2.write(f"{group}/io.pressure", PRESSURE.format(3000 + 500_000, 700 + 100_000))
     nginx = machine.groups()["system.slice/nginx.service"]
-    assert (nginx.class_, nginx.name) == ("online", "nginx.service")
+    assert (nginx.class_, nginx.name) == ("online", "system.slice/nginx.service")
     assert nginx.cpu_used_ratio == 2.0 / 2.0 / 4
     assert (nginx.throttled_ratio, nginx.memory_bytes) == (0.25, 12345)
     assert (nginx.refault_per_sec, nginx.major_fault_per_sec) == (5.0, 10.0)

@@ -5,7 +5,8 @@ tasks waits, is at or past the threshold; or steal or soft interrupts take a sha
 waits stand in where no class is known.
 Units: microseconds; shares of the period; shares of all CPUs. Source: eBPF or schedstat, PSI, /proc/stat.
 How busy the CPUs are is no sign: a node filled by SCHED_IDLE work beside calm online work is a success. Waiting
-because the group's own quota is used up is throttling by its own limit, and is taken out.
+because the group's own quota is used up is throttling by its own limit, and is taken out; so is waiting while online
+work is nearly all that runs, since then it waits for itself.
 Blind spots: SMT siblings that share a core without any queue; a hypervisor that does not report steal; one CPU of many
 that drowns in soft interrupts.
 A false positive keeps work away from a node with CPU to spare and holds offline work back for nothing.
@@ -15,11 +16,22 @@ from cotenant.detect import registry, rules
 
 THROTTLED_OUT_RATIO = 0.1
 """From this share of throttled periods on, a group's waiting is its own quota's."""
+OTHERS_RATIO = (0.2, 0.4)
+"""Online work waits for itself while less than the first of all CPU time taken is others', for others from the second
+on; what a hypervisor steals is others'."""
 
 
-def _not_throttled(view: registry.View) -> float:
+def _not_its_own(view: registry.View) -> float:
     throttled = view.mean("online.throttled_ratio")
-    return 1.0 if throttled is None else max(0.0, 1.0 - throttled / THROTTLED_OUT_RATIO)
+    factor = 1.0 if throttled is None else max(0.0, 1.0 - throttled / THROTTLED_OUT_RATIO)
+    used, own = view.mean("cpu.used_ratio"), view.mean("online.cpu_used_ratio")
+    if used is None or own is None:
+        return factor
+    taken = max(used, own) + (view.mean("cpu.steal_ratio") or 0.0)
+    if taken <= 0:
+        return factor
+    least, whole = OTHERS_RATIO
+    return factor * min(max((1.0 - own / taken - least) / (whole - least), 0.0), 1.0)
 
 
 def _steal(supporting: bool) -> rules.SignalRule:
@@ -37,10 +49,11 @@ def _softirq(supporting: bool) -> rules.SignalRule:
     return rules.SignalRule(
         "cpu.softirq_ratio",
         0.05,
-        0.2,
-        1.0,
+        0.15,
+        0.75,
         supporting=supporting,
-        reason="a fifth of all CPUs is beyond a busy network service's own share",
+        reason="a seventh of all CPUs is beyond a busy network service's own share; who floods takes as much to send, "
+        "so that three quarters are as far as it goes",
     )
 
 
@@ -63,10 +76,11 @@ DETECTOR = registry.register(
                     rules.SignalRule(
                         "online.psi.cpu_some_ratio",
                         0.05,
-                        0.2,
-                        1.0,
-                        condition="not-throttled",
-                        reason="a fifth of the time somebody waits; saturation five times it, to be seen in 3 s",
+                        0.18,
+                        0.9,
+                        condition="not-its-own",
+                        reason="nearly a fifth of the time somebody waits; saturation is five times it, to be seen in "
+                        "3 s, and a tenth below what no kernel shows, since who waits always also runs a little",
                     ),
                     _steal(supporting=True),
                     _softirq(supporting=True),
@@ -93,10 +107,11 @@ DETECTOR = registry.register(
             "mco": rules.DetectionRule(enabled=False, weight=0.0),
         },
         conditions={
-            "not-throttled": registry.Condition(
-                text="less what the group's own quota explains",
-                needs=("online.throttled_ratio",),
-                factor=_not_throttled,
+            "not-its-own": registry.Condition(
+                text="less what the group's own quota explains, and only where others take at least a fifth of the CPU "
+                "time that is taken (in full from two fifths on)",
+                needs=("online.throttled_ratio", "online.cpu_used_ratio", "cpu.used_ratio", "cpu.steal_ratio"),
+                factor=_not_its_own,
             ),
         },
         uses=(

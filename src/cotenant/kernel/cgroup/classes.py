@@ -16,7 +16,7 @@ CLASS_OF_QOS: dict[str, CgroupClass] = {
     "SYSTEM": "system",
     "BE": "offline",
 }
-_OWN = re.compile(r"cotenant-?([a-z]+)(?:\.slice)?(?:/(?:cotenant-(?=.*\.scope$))?([^/]+?)(?:\.scope)?)?")
+_OWN = re.compile(r"cotenant-?([a-z]+)(?:\.slice)?(?:/([^/]+))?")
 """Groups of ``cotenant run``: ``cotenant-be/make``, and with systemd ``cotenantbe.slice/cotenant-make.scope``."""
 
 
@@ -87,7 +87,7 @@ class Classes:
         class_, name = None, None
         own = _OWN.fullmatch(path)
         if own:
-            class_, name = CLASS_OF_QOS.get(own[1].upper()), own[2]
+            class_ = CLASS_OF_QOS.get(own[1].upper())
         given = self.labels.get(path)
         if given:
             class_, name = given.class_ or class_, given.name or name

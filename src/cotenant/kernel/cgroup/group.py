@@ -105,7 +105,7 @@ class Group:
         return Cgroup(
             path=readable(self.path),
             class_=label.class_,
-            name=readable(label.name or self.path.rpartition("/")[2]),
+            name=readable(label.name or self.path),
             psi=CgroupPsi(**stalls),
             **values,  # type: ignore[arg-type]
         )

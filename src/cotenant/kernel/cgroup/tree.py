@@ -9,6 +9,8 @@ MAX_GROUPS = 2000
 MAX_INNER = 10_000
 """Groups inside of containers that are told apart at most, when one of them is seen at work."""
 MAX_DEPTH = 10
+MAX_PLAIN_DEPTH = 3
+"""How deep groups are sampled that somebody made by hand or by a tool that we do not know."""
 RESCAN_S = 30.0
 """How long a group may stay unnoticed that came in the same instant as another one went."""
 
@@ -22,15 +24,18 @@ _CONTAINER = re.compile(r"(?:[a-z-]+-)?[0-9a-f]{64}(?:\.scope)?")
 def matters(path: str) -> bool:
     """Return whether a group is sampled though nobody asked for it.
 
-    Those are the groups at the top, systemd's slices, services and scopes, everything of Kubernetes down to
-    containers, containers of other engines, and ours below ``cotenant-QOS``.
+    Those are systemd's slices, services and scopes, everything of Kubernetes down to containers, containers of other
+    engines, ours below ``cotenant-QOS``, and what lies at the top or, where no manager of these kinds made it, down to
+    :data:`MAX_PLAIN_DEPTH`: the group that did it is to be named, not the one around it.
     """
     names = path.split("/")
     if _OURS.fullmatch(names[0]):
         return len(names) == 2
     if len(names) == 1 or _UNIT.fullmatch(names[-1]) or _CONTAINER.fullmatch(names[-1]):
         return True
-    return any("kubepods" in name for name in names)
+    if any("kubepods" in name for name in names):
+        return True
+    return len(names) <= MAX_PLAIN_DEPTH and not any(_UNIT.fullmatch(name) for name in names)
 
 
 def is_end(path: str) -> bool:
