@@ -180,8 +180,8 @@ def _io(stage: Stage, strength: int) -> None:
 
 
 def _io_buffered(stage: Stage, strength: int) -> None:
-    for _ in range(4 if strength else 2):
-        stage.python(BUFFERED, stage.files / "noise", LIMIT_S, 96)
+    for _ in range(8 if strength else 4):
+        stage.python(BUFFERED, stage.files / "noise", LIMIT_S, 64)
 
 
 def _memory(stage: Stage, strength: int) -> None:

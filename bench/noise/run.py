@@ -8,7 +8,7 @@ machine. The sampler and the engine are those of ``cotenant up``, once a second,
 ``detected`` counts runs in which the right kind triggered within 20 s, and has the largest index then; ``also`` are
 other kinds that triggered while the noise ran; ``suspect`` how often the noise's group was named first; ``online p99``
 is what the server itself measured, calm and beside the noise. ``--record`` keeps each run's samples for ``cotenant
-replay``. A machine that does not get calm by itself within a minute is said.
+replay``. A machine that does not get calm by itself within half a minute is said.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from cotenant.kernel.sampler import Sampler, open_sampler
 from cotenant.model import sample as samples
 from cotenant.model.evaluation import Evaluation
 
-CALM_WAIT_S = 60
+CALM_WAIT_S = 30
 CALM_FOR_S = 8
 DETECT_WAIT_S = 20
 LINGER_S = 6

@@ -27,6 +27,7 @@ STATE_S = 25
 WHOLE_WINDOW_S = 12
 HELD_S = 20
 """What was triggered stays so for this long: whoever looks within it does not miss it."""
+ATTEMPTS = 2
 
 
 @dataclasses.dataclass
@@ -128,7 +129,11 @@ def test_offline_work_that_hurts_nobody_is_not_called_interference(
         return works(taken) and calm and found.interference_level is not None and found.interference_level < 0.1
 
     try:
-        found, seen = scene.watch(harmless, HELD_S, WHOLE_WINDOW_S)
+        # Whatever else this machine does may hurt the online work in the middle of it; it would not do so each time.
+        for _ in range(ATTEMPTS):
+            found, seen = scene.watch(harmless, HELD_S, WHOLE_WINDOW_S)
+            if found:
+                break
     finally:
         scene.stage.stop_noise()
     assert found, described(seen)

@@ -101,6 +101,34 @@ def test_cpu_time_and_stall_of_a_busy_group(place: Place) -> None:
         assert group.psi.cpu_some_ratio > 0.2  # twice as many tasks as CPUs: somebody waits
 
 
+def test_writes_of_who_comes_while_samples_are_taken_are_booked_too(place: Place, tmp_path: pathlib.Path) -> None:
+    # The first one is there before: only a list that was read once can be an old one.
+    place.run("sleep", "60")
+    source = sampler.Sampler()
+    source.prime()
+    for _ in range(3):
+        time.sleep(0.2)
+        source.sample()
+    child = place.run(sys.executable, "-c", WRITE, str(tmp_path / "file"))
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == "open\n"
+    for _ in range(2):
+        time.sleep(0.2)
+        source.sample()
+    child.stdin.write("go\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "written\n"
+    time.sleep(0.2)
+    sample = source.sample()
+    source.close()
+    group = next(group for group in sample.cgroups if group.path == place.path)
+    if sample.missing.get("cgroups.write_bytes_per_sec") == "permission":
+        pytest.skip("/proc/PID/io may not be read here")
+    assert group.write_bytes_per_sec is not None
+    assert group.write_bytes_per_sec > 1 << 20
+
+
 def test_buffered_writes_are_booked_to_the_group(place: Place, tmp_path: pathlib.Path) -> None:
     child = place.run(sys.executable, "-c", WRITE, str(tmp_path / "file"))
     assert child.stdin is not None

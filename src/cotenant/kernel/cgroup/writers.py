@@ -41,6 +41,10 @@ class Writers:
             pids = procs.read().split()
         except errors.FileError as error:
             return "gone" if error.gone else error.reason
+        finally:
+            # On v1 an open cgroup.procs shows the same list for as long as it is read once a second (the kernel drops
+            # it a second after the last read): who came since would never be seen.
+            procs.close()
         total = 0
         for word in pids:
             if not word.isdigit() or len(word) > 10:
