@@ -50,6 +50,12 @@ while time.monotonic() < end:
 """
 
 
+def end_with_parent() -> None:
+    """Have the calling process end with its parent; for ``preexec_fn``."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpriority(os.PRIO_PROCESS, 0, 0)  # whoever samples may have more
+
+
 class Group:
     """One control group: on v1 the same path in each hierarchy, and in the v2 tree, which has its pressure."""
 
@@ -73,8 +79,7 @@ class Group:
 
     def enter(self) -> None:
         """Move the calling process in, and have it end with its parent; for ``preexec_fn``."""
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.setpriority(os.PRIO_PROCESS, 0, 0)  # whoever samples may have more
+        end_with_parent()
         for directory in self.directories:
             (directory / "cgroup.procs").write_text(str(os.getpid()))
 
