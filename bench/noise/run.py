@@ -127,6 +127,12 @@ def run_once(watch: Watch, noise: loads.Noise, strength: int, stage: loads.Stage
             kinds = triggered(evaluation)
             run.level = max(run.level, evaluation.interference_level or 0.0)
             also |= kinds - {noise.kind}
+            if noise.kind is None:
+                run.right_suspect = run.right_suspect or any(
+                    suspect.name == stage.offline.path
+                    for kind in kinds
+                    for suspect in evaluation.detections[kind].suspects[:1]
+                )
             if noise.kind not in kinds:
                 continue
             if run.detect_s is None:
@@ -182,14 +188,14 @@ def table(runs: list[Run]) -> str:
     if harmless:
         lines += [
             "",
-            "| hurts nobody | runs | triggered | largest level | online p99, calm → then |",
-            "|---|---|---|---|---|",
+            "| hurts nobody | runs | triggered | named as suspect | largest level | online p99, calm → then |",
+            "|---|---|---|---|---|---|",
         ]
     for noise in dict.fromkeys(run.noise for run in harmless):
         mine = [run for run in harmless if run.noise == noise]
-        also = sorted({kind for run in mine for kind in run.also})
-        worst = max(run.level for run in mine)
-        lines.append(f"| {noise} | {len(mine)} | {', '.join(also) or '–'} | {worst:.3f} | {_served(mine)} |")
+        also = ", ".join(sorted({kind for run in mine for kind in run.also})) or "–"
+        worst, blamed = max(run.level for run in mine), sum(run.right_suspect for run in mine)
+        lines.append(f"| {noise} | {len(mine)} | {also} | {blamed}/{len(mine)} | {worst:.3f} | {_served(mine)} |")
     restless = sum(not run.calm_before for run in runs)
     return "\n".join([*lines, "", f"{restless} of {len(runs)} runs began on a machine that did not get calm."])
 
