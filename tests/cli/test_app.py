@@ -47,10 +47,11 @@ def test_what_is_not_there_is_one_line_with_its_place_and_exit_2(
     assert "/nonexistent" in said.err or "127.0.0.1:1" in said.err
 
 
-def test_a_full_disk_behind_stdout_is_one_line() -> None:
+@pytest.mark.parametrize("words", [["check", "--json"], ["--version"]], ids=["much", "little"])
+def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "cotenant", "check", "--json"], stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "cotenant", *words], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 2
     assert done.stderr == f"cotenant: {os.strerror(errno.ENOSPC)}\n"

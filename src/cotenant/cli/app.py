@@ -83,12 +83,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(words))
 
 
+def _flush() -> None:
+    """Write out what was printed while its failure can still be told; what is left then is given up.
+
+    :raises OSError: if stdout refuses it.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit status; what went wrong is one line on stderr."""
     try:
         command = typer.main.get_command(build(words))
         _name_values(command)
         result = command(list(words), standalone_mode=False)
+        _flush()
     except errors.CotenantError as error:
         typer.echo(f"cotenant: {error}", err=True)
         return error.exit_status

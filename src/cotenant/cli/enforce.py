@@ -45,9 +45,9 @@ def command(
     from cotenant.act import planning
     from cotenant.kernel import executor
 
+    policy = inputs.read_slo(slo)
     place = roots.open_root(root)
     writer = executor.Executor(place, dry_run=dry_run)
-    policy = inputs.read_slo(slo)
     snapshot = _look(place, writer, pods, node, nrt, usage, priority_interface)
     plan = planning.plan(snapshot, policy)
     _print(plan.items, as_json)
