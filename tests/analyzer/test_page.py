@@ -101,13 +101,13 @@ async def test_a_replica_that_does_not_lead_says_who_does(fleet: Fleet, clock: M
     assert "the samples are at a:7443" in (await get(follower, "/")).text
 
 
-def test_five_thousand_nodes_are_told_quickly_and_small(fleet: Fleet, clock: ManualClock, make_sample: Any) -> None:
+def test_thousands_of_nodes_are_one_answer_for_all_who_ask(fleet: Fleet, clock: ManualClock, make_sample: Any) -> None:
     site = FleetSite(fleet, clock, AllowedHosts("127.0.0.1"), prometheus_client.CollectorRegistry())
-    for number in range(5000):
+    for number in range(2000):
         fleet.hear(f"node-{number}", [make_sample(1.0 + tick, node=f"node-{number}") for tick in range(3)])
     site.note()
     view = site.view()
-    assert len(view["nodes"]) == 5000
+    assert len(view["nodes"]) == 2000
     assert site.view() is view  # one answer for all who ask within two seconds
     clock.advance(3)
     assert site.view() is not view
