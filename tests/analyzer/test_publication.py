@@ -149,3 +149,27 @@ def test_a_report_stays_about_a_kilobyte_whatever_is_named(fleet: Fleet, clock: 
     live(60, thrashing=True)
     (status,) = write(fleet, clock)
     assert len(msgspec.json.encode(status)) < 3000
+
+
+def test_what_gets_worse_does_not_wait_for_the_interval_and_what_gets_better_does(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    live(15)
+    write(fleet, clock)
+    live(int(MIN_INTERVAL_SECONDS))
+    written = []
+    for _ in range(8):
+        live(1, thrashing=True)
+        written += write(fleet, clock)
+    triggered = [[found.type for found in status.detections if found.triggered] for status in written]
+    assert triggered[0] == []  # the bucket rose first
+    assert triggered[-1] == ["memoryPressure"]
+    assert len(written) <= 5
+    assert written[-1].bucket == "severe"
+    for _ in range(40):
+        live(1)
+        before = clock.monotonic()
+        better = write(fleet, clock)
+        assert not better or before - fleet.nodes["n1"].written_at < MIN_INTERVAL_SECONDS
+    assert fleet.nodes["n1"].written is not None
+    assert fleet.nodes["n1"].written.bucket == "none"

@@ -20,7 +20,9 @@ EXPIRY_SECONDS = 30 * 60.0
 HEARTBEAT_SECONDS = 20 * 60.0
 HEARTBEAT_JITTER = 0.1
 MIN_INTERVAL_SECONDS = 10.0
-"""Between two reports of one node, unless a hard limit comes or goes."""
+"""Between two reports of one node, unless it gets worse."""
+WORSE_INTERVAL_SECONDS = 1.0
+"""Between two reports of one node that gets worse: at the onset the bucket rises before a detection triggers."""
 MAX_NAMED = 3
 """Victims and suspects named in a detection, so that a report stays about a kilobyte."""
 
@@ -135,7 +137,10 @@ class NodePublication:
             return self.evaluation is not None
         if now < no_loosening_until and material.severity < self.written.severity:
             return False
-        return material.hard != self.written.hard or now - self.written_at >= MIN_INTERVAL_SECONDS
+        if material.hard != self.written.hard:
+            return True
+        worse = material.severity > self.written.severity or bool(material.triggered - self.written.triggered)
+        return now - self.written_at >= (WORSE_INTERVAL_SECONDS if worse else MIN_INTERVAL_SECONDS)
 
     def begin_write(self) -> tuple[Material, report.ReportStatus]:
         """Return what to write; until :meth:`end_write`, nothing more is due."""
