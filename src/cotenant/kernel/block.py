@@ -79,9 +79,11 @@ class BlockReader:
         disks = trace if isinstance(trace, str) else trace.disks
         try:
             lines = parse(self._file.read(), self._file.path)
+            names = self._disks.lowest_level(lines)
+            if not names and self._disks.lacks(lines):
+                raise errors.MalformedFile(self._file.path, "no line is of a disk that sysfs has")
         except errors.KernelError as error:
             return Reading({"block": Block()}, {"block": reading.reason_of(error, self._file)})
-        names = self._disks.lowest_level(lines)
         devices = [line.device for name in self._disks.accounted if not isinstance(line := lines[name], str)]
         self.accounted = frozenset(b"%d:%d" % device for device in devices)
         if isinstance(seconds, str):

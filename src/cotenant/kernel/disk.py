@@ -47,6 +47,10 @@ class Disks:
             self._names = known
         return self._lowest
 
+    def lacks(self, names: Collection[str]) -> bool:
+        """Return whether sysfs has a device that is none of these names."""
+        return not self._listed() <= {name.replace("/", "!") for name in names}
+
     def _listed(self) -> frozenset[str]:
         try:
             return frozenset(os.listdir(self._block))
