@@ -222,8 +222,7 @@ def _latencies(at: float, block: sample.Block, counts: histogram.Histogram | Non
     if completions is None and counts is not None:
         completions = round(counts.total)
     percentiles = (block.p50_usec, block.p95_usec, block.p99_usec)
-    in_flight = [device for device in block.devices.values() if device.in_flight]
-    ages = [device.oldest_in_flight_usec for device in in_flight if device.oldest_in_flight_usec is not None]
-    known = all(device.in_flight is not None for device in block.devices.values())
-    oldest = max(ages) if ages else 0.0 if known and not in_flight else None
+    busy = [device for device in block.devices.values() if device.in_flight != 0]
+    ages = [device.oldest_in_flight_usec for device in busy if device.oldest_in_flight_usec is not None]
+    oldest = max(ages) if ages else None if busy else 0.0
     return window.Latencies(at, completions, percentiles, counts, oldest)
