@@ -1,16 +1,30 @@
-"""The command line from outside, in a process of its own."""
+"""The command line from outside: to its end within this process, or in one of its own while things change."""
 
+import contextlib
+import dataclasses
+import io
 import os
-import subprocess
 import sys
 from typing import Any
 
-TIMEOUT_S = 60
+from cotenant.cli import app
 
 
-def cotenant(*words: Any) -> subprocess.CompletedProcess[str]:
+@dataclasses.dataclass(frozen=True)
+class Done:
+    """What a command line left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def cotenant(*words: Any) -> Done:
     """Run one command line to its end."""
-    return subprocess.run(command(*words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = app.run([str(word) for word in words])
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def cotenant_text(*words: Any) -> str:

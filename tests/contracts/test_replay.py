@@ -218,3 +218,16 @@ def test_time_goes_on_where_the_monotonic_clock_says_nothing(tmp_path, frozen: d
     hard = [bool(json.loads(line)["hard"]) for line in done.stdout.splitlines()]
     # Past 0.05 from the mean of 22 on; 30 s later in force; at most 0.04 from 67 on, 10 s later lifted.
     assert (hard.index(True), len(hard) - hard[::-1].index(True)) == (52, 77)
+
+
+@pytest.mark.parametrize("said", [{"in_flight": 1}, {}])
+def test_a_disk_that_completes_nothing_is_calm_only_if_nothing_waits(tmp_path, said: dict[str, Any]) -> None:
+    def last(device: dict[str, Any]) -> Any:
+        block = {"completions": 0, "histogram": {}, "devices": {"vda": {"kind": "ssd", "completions": 0} | device}}
+        (tmp_path / "rules.json").write_text(json.dumps(RULES))
+        done = _replay(tmp_path, [_sample("n", s, block=block) for s in range(5)], "--rules", tmp_path / "rules.json")
+        found = json.loads(done.stdout.splitlines()[-1])["detections"]["ioCongestion"]
+        return found["triggered"], found["index"]
+
+    assert last({"in_flight": 0}) == (False, 0.0)
+    assert last(said | {"oldest_in_flight_usec": 100_000}) == (True, 1.0)

@@ -234,7 +234,7 @@ def test_hostile_content_makes_values_unknown_never_zero(tmp_path, content: Any)
     for name in ("psi", "memory", "cpu", "net"):
         assert not [value for value in sample[name].values() if value is not None], name
         assert any(key == name or key.startswith(f"{name}.") for key in sample["missing"]), name
-    assert not sample["block"]["completions"]
+    assert sample["block"]["completions"] is None
 
 
 def test_directories_where_files_should_be(tmp_path) -> None:
