@@ -1,0 +1,130 @@
+"""The verdict on Node objects: labels and the opt-in taint, within caps, beside other writers, and off again."""
+
+import contextlib
+import pathlib
+import threading
+import urllib.error
+from collections.abc import Iterator
+from typing import Any
+
+import objects
+import pipeline
+import programs
+import pytest
+from objects import PODS, wait_for
+
+import cluster
+
+NODES = "/api/v1/nodes"
+NOISY = ("kwok-0", "kwok-1", "kwok-2")
+TAINT = "cotenant.io/interference"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/cotenant-scheduler"
+
+
+def node(name: str) -> dict[str, Any]:
+    return cluster.request("GET", f"{NODES}/{name}")
+
+
+def labels(name: str) -> dict[str, str]:
+    return {key: value for key, value in node(name)["metadata"]["labels"].items() if key.startswith("cotenant.io/")}
+
+
+def taints(name: str) -> list[dict[str, Any]]:
+    return list(node(name)["spec"].get("taints") or [])
+
+
+def avoided() -> list[str]:
+    return [name for name in NOISY if labels(name).get("cotenant.io/avoid-online") == "true"]
+
+
+class TaintWriter(threading.Thread):
+    """Changes a taint of its own on some nodes again and again, as another controller would."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+        self.ending = threading.Event()
+        self.wrote = 0
+
+    def run(self) -> None:
+        turn = 0
+        while not self.ending.wait(0.05):
+            turn += 1
+            for name in NOISY:
+                self._write(name, str(turn))
+        for name in NOISY:
+            while not self._write(name, "last"):
+                pass
+
+    def _write(self, name: str, value: str) -> bool:
+        found = node(name)
+        kept = [taint for taint in found["spec"].get("taints") or [] if taint["key"] != self._key]
+        found["spec"]["taints"] = [*kept, {"key": self._key, "value": value, "effect": "PreferNoSchedule"}]
+        try:
+            cluster.request("PUT", f"{NODES}/{name}", found)
+        except urllib.error.HTTPError as error:
+            if error.code == 409:
+                return False
+            raise
+        self.wrote += 1
+        return True
+
+
+@pytest.fixture
+def marked(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[None]:
+    """Three noisy and seventeen calm nodes, and a scheduler that writes labels and hard taints."""
+    pipeline.install()
+    (tmp_path / "noisy").mkdir()
+    with contextlib.ExitStack() as running:
+        running.callback(pipeline.clean)
+        running.callback(objects.delete, LEASE)
+        running.callback(programs.run, ["scheduler", "--clear"])
+        running.enter_context(pipeline.analyzer(tmp_path))
+        running.enter_context(pipeline.simulated(tmp_path, cluster.KWOK_NODES - len(NOISY), f"--first={len(NOISY)}"))
+        running.enter_context(pipeline.simulated(tmp_path / "noisy", len(NOISY), "--noisy-ratio=1"))
+        running.enter_context(pipeline.extender(tmp_path, "--taints=hard"))
+        yield
+
+
+def test_labels_and_taints_within_caps_beside_three_other_writers(marked: None) -> None:
+    writers = [TaintWriter(f"example.com/writer-{number}") for number in range(3)]
+    try:
+        for writer in writers:
+            writer.start()
+        took = wait_for(lambda: avoided(), 90, "a node to be avoided")
+        print(f"a node is avoided {took:.1f} s after the start of everything")
+        wait_for(lambda: all(any(t["key"] == TAINT for t in taints(name)) for name in avoided()), 20, "its taint")
+        programs.settle(3)
+    finally:
+        for writer in writers:
+            writer.ending.set()
+        for writer in writers:
+            writer.join()
+    print(f"others wrote {sum(writer.wrote for writer in writers)} taints meanwhile")
+    (excluded,) = avoided()  # 5 % of 21 nodes is one, and no more a minute
+    assert labels(excluded)["cotenant.io/avoid-offline"] == "true"
+    wait_for(lambda: {labels(name).get(TAINT) for name in NOISY} <= {"high", "severe"}, 30, "the noisy nodes' labels")
+    wait_for(lambda: labels("kwok-9").get(TAINT) == "none", 30, "a calm node's label")
+    others = {(f"example.com/writer-{n}", "last", "PreferNoSchedule") for n in range(3)}
+    for name in NOISY:
+        found = {(t["key"], t.get("value"), t["effect"]) for t in taints(name) if t["key"] != TAINT}
+        assert found == others, name
+        assert any(t["key"] == TAINT for t in taints(name)) == (name == excluded)
+    refused = objects.pod("refused", "kwok")
+    refused["spec"]["nodeSelector"] = {"kubernetes.io/hostname": excluded}
+    cluster.request("POST", PODS, refused)
+    try:
+        programs.settle(3)
+        assert not cluster.request("GET", f"{PODS}/refused")["spec"].get("nodeName")
+        objects.patch(LEASE, {"metadata": {"annotations": {"cotenant.io/verdicts": "off"}}})
+        took = wait_for(lambda: not avoided() and not any(t["key"] == TAINT for t in taints(excluded)), 30)
+        print(f"the switch took the verdicts off after {took:.1f} s")
+        wait_for(lambda: cluster.request("GET", f"{PODS}/refused")["spec"].get("nodeName"), 30, "the pod to be placed")
+    finally:
+        objects.delete(f"{PODS}/refused")
+        for name in NOISY:
+            objects.patch(f"{NODES}/{name}", {"spec": {"taints": None}})
+    cleared = programs.run(["scheduler", "--clear"])
+    assert cleared.returncode == 0, cleared.stderr
+    for name in (*NOISY, "kwok-9"):
+        assert labels(name) == {"cotenant.io/test-node": "kwok"}
