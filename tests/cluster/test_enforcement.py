@@ -242,7 +242,9 @@ def node_is_ready() -> bool:
 
 
 def pods_of_the_kubelet() -> set[str]:
-    listed = cluster.request("GET", f"https://127.0.0.1:{node.KUBELET_PORT}/pods")["items"]
+    listed = (
+        cluster.request("GET", f"https://127.0.0.1:{node.KUBELET_PORT}/pods")["items"] or []
+    )  # null right after a start
     return {item["metadata"]["name"] for item in listed}
 
 
