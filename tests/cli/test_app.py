@@ -55,3 +55,13 @@ def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
         )
     assert done.returncode == 2
     assert done.stderr == f"cotenant: {os.strerror(errno.ENOSPC)}\n"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["crd", "print"]], ids=["little", "much"])
+def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cotenant", *words]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

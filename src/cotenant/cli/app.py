@@ -95,6 +95,13 @@ def _flush() -> None:
         raise
 
 
+def _reader_gone() -> int:
+    """Return status 0: the reader of stdout has gone (`| head`), so nobody is left to tell."""
+    # Python would complain again when it flushes stdout.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit status; what went wrong is one line on stderr."""
     try:
@@ -115,9 +122,11 @@ def run(words: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # The reader has gone (`| head`): nobody is left to tell. Python would complain again when it flushes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_gone()
+    except SystemExit as ending:
+        if not isinstance(ending.__context__, BrokenPipeError):
+            raise
+        return _reader_gone()  # typer has caught it first, and would end with 1: "a check says no"
     except OSError as error:  # a file, an address or a shortage that no command has words of its own for
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         remedy = "; run as root, or name another place" if isinstance(error, PermissionError) else ""
