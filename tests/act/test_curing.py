@@ -75,6 +75,20 @@ def test_trouble_that_comes_back_is_given_back_later_each_time(machine: Make) ->
     assert run.curing.newest.end == TIME
 
 
+def test_switched_off_it_gives_everything_back_at_once(machine: Make) -> None:
+    node = machine()
+    run = Run(node, node.pod("be", "BestEffort", "BE"))
+    run.tick(True, 10)
+    assert run.tick(True) == "196000"
+    snapshot = node.look()
+    node.apply(merge(snapshot, [run.curing.release(snapshot, TIME)]))
+    assert node.quota(run.group) == "-1"
+    assert run.curing.state is None
+    assert run.curing.newest is not None
+    assert run.curing.newest.end == TIME
+    assert run.curing.release(node.look(), TIME).targets == []
+
+
 def test_trouble_during_giving_back_is_answered_with_a_step(machine: Make) -> None:
     node = machine()
     run = Run(node, node.pod("be", "BestEffort", "BE"))

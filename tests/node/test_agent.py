@@ -4,7 +4,9 @@ import pytest
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
+from cotenant.model.evaluation import Detection, Evaluation, Suspect, Victim
 from cotenant.model.pod import QOS_LABEL, Container, Pod
+from cotenant.model.sample import Cgroup, Cpu, Sample
 from cotenant.node.agent import Agent
 from cotenant.node.kubelet import Kubelet, PodSource, Settings
 from cotenant.node.policy import Policy
@@ -135,3 +137,35 @@ def test_a_resize_is_asked_about_before_its_quota_is_taken_back(root: paths.Root
     clock.advance(1)
     agent.enforce_once()
     assert burst.read_text().strip() == "200000"
+
+
+def test_a_suspect_steps_back_on_a_node_and_gets_all_back_with_another_policy(root: paths.Root) -> None:
+    group = root.directory / "sys/fs/cgroup/cpu/kubepods/besteffort/podu1"
+    (group / "cpu.cfs_quota_us").write_text("-1\n")
+    (group / "cpu.cfs_period_us").write_text("100000\n")
+    kept = Policy("n1", "enforce")
+    kept.take_slo({"kind": "NodeSLO", "spec": {"resourceUsedThresholdWithBE": {"enable": True}}})
+    agent = make(root, kept)
+    path = "kubepods/besteffort/podu1"
+    agent.newest = Sample(
+        node="n1",
+        time="t",
+        cpu=Cpu(online=2),
+        cgroups=[
+            Cgroup(path=f"{path}/c", class_="offline", name="ns/batch/c", cpu_used_ratio=0.5),
+            Cgroup(path=path, class_="offline", name="ns/batch", cpu_used_ratio=0.5),
+        ],
+    )
+    detection = Detection(
+        triggered=True,
+        victims=[Victim(name="shop", evidence="e")],
+        suspects=[Suspect(name="ns/batch/c", confidence=0.9, evidence="e")],
+    )
+    agent.evaluation = Evaluation(node="n1", time="t", detections={"cpuContention": detection})
+    agent.enforce_once()
+    assert (group / "cpu.cfs_quota_us").read_text().strip() == "70000"
+    assert agent.curing.newest is not None
+    assert agent.curing.newest.suspect == path
+    kept.take_slo(None)
+    agent.enforce_once()
+    assert (group / "cpu.cfs_quota_us").read_text().strip() == "-1"

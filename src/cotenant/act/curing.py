@@ -53,6 +53,15 @@ class Curing:
         self._record(before, evaluation.time)
         return draft
 
+    def release(self, snapshot: Snapshot, time: str) -> Draft:
+        """Return what gives everything back at once, because isolation was switched off; ``time`` is RFC 3339."""
+        draft, state = Draft(snapshot, ISOLATION), self.state
+        if state is not None:
+            isolate.release(draft, state)
+            self.state = None
+            self._record(state, time)
+        return draft
+
     def _patience(self, now: float) -> float | None:
         """Return how long a new isolation waits with giving back: longer when it follows closely on another."""
         if self._ended is None or now - self._ended[1] > REPEATED_SECONDS:

@@ -160,6 +160,12 @@ def _look(draft: Draft, state: Isolation, evaluation: Evaluation, now: float, ch
     return dataclasses.replace(state, held=held, steps=state.steps + 1, stepped=now)
 
 
+def release(draft: Draft, state: Isolation) -> None:
+    """State everything as it was before the first step, at once: isolation was switched off."""
+    for path, value in state.original.items():
+        draft.write(path, _before(path, value, state.held[path]), REASON_OFF)
+
+
 def _give_up(draft: Draft, state: Isolation, chosen: Parameters) -> Isolation:
     pod = next((g.pod for g in draft.snapshot.groups if g.path == state.suspect), None)
     if not chosen.evict or pod is None or state.evicted or not pod.active:
@@ -172,8 +178,7 @@ def _give_up(draft: Draft, state: Isolation, chosen: Parameters) -> Isolation:
 def _step_back(draft: Draft, state: Isolation, now: float) -> Isolation | None:
     """Give back half a step at a time; with the last one everything is as it was before."""
     if state.steps <= 1:
-        for path, value in state.original.items():
-            draft.write(path, _before(path, value, state.held[path]), REASON_OFF)
+        release(draft, state)
         return None
     held = {path: _more(path, value) for path, value in state.held.items()}
     return dataclasses.replace(state, held=held, steps=state.steps - 1, stepped=now)

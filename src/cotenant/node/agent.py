@@ -21,6 +21,7 @@ from cotenant.model import usage as usages
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
+from cotenant.model.snapshot import Snapshot
 from cotenant.node import labels
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
@@ -78,7 +79,7 @@ class Agent:
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
         self.curing = curing.Curing()
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
-        self._evaluation: Evaluation | None = None
+        self.evaluation: Evaluation | None = None
         self._paths: dict[str, str] = {}
         self._unlisted: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +111,7 @@ class Agent:
     def _tick(self) -> None:
         """Take one sample; in the sampling thread."""
         taken = self._sampler.sample()
-        self._evaluation = self._engine.evaluate(taken)
+        self.evaluation = self._engine.evaluate(taken)
         self.newest = taken
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._offer, taken)
@@ -166,15 +167,12 @@ class Agent:
         own = topology.node(self._root, topology.read(self._root))
         here = self._policy.node(own)
         used = None
-        newest, evaluation = self.newest, self._evaluation
+        newest, evaluation = self.newest, self.evaluation
         if newest is not None:
             used = self._steadying.usage(usages.of_sample(newest, self._paths, here.capacity_memory_bytes))
         seen = self._enforcer.look(self._source.pods, node=here, usage=used)
-        first: tuple[Draft, ...] = ()
         enforcing_now = self._policy.mode == "enforce"
-        if enforcing_now and newest is not None and evaluation is not None and slo.threshold.enable:
-            disks = disk.numbers(self._root, newest.block.devices)
-            first = (self.curing.draft(seen, evaluation, newest, disks, self._clock.monotonic()),)
+        first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
         plan = planning.plan(seen, slo, first=first)
         if _changes_online_quotas(plan) and self._asked_again():
             return
@@ -196,6 +194,17 @@ class Agent:
             return False
         self.refresh_pods()
         return self._source.age_seconds != age_seconds and (self._source.age_seconds or 0) <= FRESH_SECONDS
+
+    def _isolating(
+        self, seen: Snapshot, slo: NodeSlo, newest: Sample | None, evaluation: Evaluation | None
+    ) -> tuple[Draft, ...]:
+        """Return what isolation wants; where the policy holds offline work to no threshold, it gives back."""
+        if newest is None or evaluation is None:
+            return ()
+        if not slo.threshold.enable:
+            return (self.curing.release(seen, evaluation.time),)
+        disks = disk.numbers(self._root, newest.block.devices)
+        return (self.curing.draft(seen, evaluation, newest, disks, self._clock.monotonic()),)
 
     def _note(self, plan: Plan) -> None:
         status = self.status
