@@ -62,7 +62,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         files = pathlib.Path(directory)
-        (files / "pages").write_bytes(os.urandom(256 * scene.MIB))
+        scene.write_pages(files)
         with scene.online(files, f"isolate-{os.getpid()}") as (port, nginx):
             load = scene.Load(port, scene.calibrated_rate(port, nginx))
             time.sleep(3)

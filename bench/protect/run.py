@@ -96,7 +96,7 @@ def main() -> int:
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         files = pathlib.Path(directory)
-        (files / "pages").write_bytes(os.urandom(256 * scene.MIB))
+        scene.write_pages(files)
         with scene.online(files, f"bench-{os.getpid()}") as (port, nginx):
             rate = scene.calibrated_rate(port, nginx)
             print(f"{rate:.0f} requests a second", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from cotenant.kernel import paths
 MIB = 1 << 20
 LOAD_RATIO = 0.3
 BODY_BYTES = 96 << 10
-FILES = 64
+PAGES_MIB = 256
 COTENANT = (sys.executable, "-m", "cotenant")
 NGINX = """
 worker_processes {cpus};
@@ -160,6 +160,16 @@ def calibrated_rate(port: int, counter: Counter) -> float:
     used, asked = counter.cpu_seconds() - before, len(load.between(start, time.monotonic()))
     load.close()
     return LOAD_RATIO * (os.cpu_count() or 1) / (used / asked)
+
+
+def write_pages(files: pathlib.Path) -> None:
+    """Write the file that the memory antagonist reads, and leave none of it in the page cache."""
+    with (files / "pages").open("wb") as file:
+        for _ in range(PAGES_MIB):
+            file.write(os.urandom(MIB))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def antagonist(kind: str, qos: str, name: str, files: pathlib.Path) -> subprocess.Popen[bytes]:

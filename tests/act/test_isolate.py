@@ -3,9 +3,10 @@ from collections.abc import Callable
 import pytest
 from tests.act.machine import Machine, steps
 
-from cotenant.act import isolate
+from cotenant.act import isolate, planning
 from cotenant.act.draft import Draft, Plan, merge
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect, Victim
+from cotenant.model.policy import NodeSlo
 
 Make = Callable[..., Machine]
 DISK = "254:0"
@@ -197,3 +198,23 @@ def test_of_two_quotas_the_tighter_one_counts(machine: Make, suppressed: str, qu
     suppressing.set("cpu", group, "cpu.cfs_quota_us", suppressed, "r")
     node.apply(merge(snapshot, [isolating, suppressing]))
     assert node.quota(group) == quota
+
+
+@pytest.mark.parametrize("flavour", ["mainline-v1", "mainline-v2"])
+@pytest.mark.parametrize("name", ["cpuContention", "ioCongestion", "memoryPressure"])
+def test_no_other_strategy_takes_back_what_isolation_holds(machine: Make, flavour: str, name: DetectionName) -> None:
+    """Strategies that are off release what the journal shows, and what isolation wrote is there too."""
+    node = machine(flavour)
+    group = node.pod("be", "BestEffort", "BE")
+    node.extra[node.path("memory", group, "memory.stat")] = "total_rss 1000\n"
+    use = isolate.Use(cpu_millicores=4000, memory_bytes=1 << 30, read_bytes_per_sec=1e7)
+    state, journal, plans = None, {}, []
+    for now in (0.0, 1.0, 2.0):
+        snapshot = node.look(journal=journal)
+        draft = Draft(snapshot, "isolate")
+        state = isolate.decide(draft, state, seen(name, group), {group: use}, now, None, DISK)
+        plan = planning.plan(snapshot, NodeSlo(), first=(draft,))
+        node.apply(plan)
+        journal |= {item.path: item.old for item in plan.items if item.path}
+        plans.append(len(plan.items))
+    assert plans == [1, 0, 0]

@@ -104,7 +104,7 @@ def decide(
     if state is not None:
         for path, value in state.held.items():
             why = f"{state.victim} suffers from {state.detection}: {state.suspect} steps back ({state.steps})"
-            draft.write(path, value, why)
+            _write(draft, path, value, why)
     return state
 
 
@@ -130,6 +130,15 @@ def _suspect(snapshot: Snapshot, suspects: list[Suspect], uses: Mapping[str, Use
     offline = {group.path for group in cgroup.offline_groups(snapshot)}
     able = [s for s in suspects if s.confidence >= chosen.min_confidence and s.name in offline and s.name in uses]
     return max(able, key=lambda suspect: (suspect.confidence, suspect.name)).name if able else None
+
+
+def _write(draft: Draft, path: str, value: str, why: str) -> None:
+    """State a file, or of one that keeps a line per device that line, so that it is clear who owns it."""
+    name = path.rpartition("/")[2]
+    if name == "io.max" or name.startswith("blkio."):
+        draft.line(path, value, why)
+    else:
+        draft.write(path, value, why)
 
 
 def _is_gone(snapshot: Snapshot, state: Isolation) -> bool:
@@ -163,7 +172,7 @@ def _look(draft: Draft, state: Isolation, evaluation: Evaluation, now: float, ch
 def release(draft: Draft, state: Isolation) -> None:
     """State everything as it was before the first step, at once: isolation was switched off."""
     for path, value in state.original.items():
-        draft.write(path, _before(path, value, state.held[path]), REASON_OFF)
+        _write(draft, path, _before(path, value, state.held[path]), REASON_OFF)
 
 
 def _give_up(draft: Draft, state: Isolation, chosen: Parameters) -> Isolation:
