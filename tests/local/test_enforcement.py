@@ -125,6 +125,16 @@ def test_a_suspect_steps_back_in_the_loop_and_gets_everything_back(bench: Bench)
     assert bench.loop.state().isolation.recovery_seconds == 12  # type: ignore[union-attr]
 
 
+def test_a_new_start_goes_on_with_what_is_held_and_gives_it_back(bench: Bench) -> None:
+    bench.run(12, triggered=True)
+    assert bench.read(BE, "cpu.cfs_quota_us") == "98000"
+    bench.loop = enforcement.Enforcement(bench.root, enforcement.Settings(matches=MATCHES), clock=bench.clock)
+    bench.run(5, triggered=True)
+    assert bench.read(BE, "cpu.cfs_quota_us") == "98000"
+    bench.run(15)
+    assert bench.read(BE, "cpu.cfs_quota_us") == "-1"
+
+
 def test_a_dry_run_says_what_it_would_write_and_writes_nothing(tmp_path: pathlib.Path) -> None:
     bench = Bench(tmp_path, dry_run=True)
     bench.run(2)

@@ -4,12 +4,13 @@ One instance per node. It turns a sample and an evaluation into what :mod:`coten
 a record of each isolation for the incident that it belongs to.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from cotenant.act import isolate
 from cotenant.act.draft import ISOLATION, Draft
+from cotenant.model.enforcement import HeldFile
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect
 from cotenant.model.incident import Isolated
 from cotenant.model.sample import Cgroup, Sample
@@ -52,6 +53,10 @@ class Curing:
             self._started = evaluation.time
         self._record(before, evaluation.time)
         return draft
+
+    def adopt(self, held: Iterable[HeldFile], now: float) -> None:
+        """Go on with what an earlier process left in force; it is given back when all is well."""
+        self.state = self.state or isolate.adopted(held, now)
 
     def release(self, snapshot: Snapshot, time: str) -> Draft:
         """Return what gives everything back at once, because isolation was switched off; ``time`` is RFC 3339."""

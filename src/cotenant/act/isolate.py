@@ -5,13 +5,14 @@ that it can be told what helped.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from cotenant.act import cgroup
-from cotenant.act.draft import Draft
+from cotenant.act.draft import ISOLATION, Draft
+from cotenant.model.enforcement import HeldFile
 from cotenant.model.evaluation import DetectionName, Evaluation, Suspect
 from cotenant.model.snapshot import Snapshot
-from cotenant.units import contents
+from cotenant.units import contents, ordering
 from cotenant.units.limit import Limit
 from cotenant.units.plan import PlanItem
 
@@ -167,6 +168,36 @@ def _look(draft: Draft, state: Isolation, evaluation: Evaluation, now: float, ch
         return _give_up(draft, state, chosen)
     held = {path: _less(path, value, chosen.step_ratio) for path, value in state.held.items()}
     return dataclasses.replace(state, held=held, steps=state.steps + 1, stepped=now)
+
+
+def adopted(held: Iterable[HeldFile], now: float) -> Isolation | None:
+    """Return the isolation that an earlier process left in force, or None where it left none.
+
+    Its victim and its steps are not known: it is given back at once when the detection is not triggered.
+    """
+    files = [file for file in held if file.strategy == ISOLATION and file.original is not None]
+    group = files[0].path.rpartition("/")[0] if files else ""
+    files = [file for file in files if file.path.startswith(f"{group}/")]
+    if not files:
+        return None
+    return Isolation(
+        detection=_detection_of(files[0].path.rpartition("/")[2]),
+        suspect=group.split("/", 4)[-1],
+        victim="online work",
+        started=now,
+        stepped=now,
+        steps=1,
+        original={file.path: file.original or "" for file in files},
+        held={file.path: file.target for file in files},
+    )
+
+
+def _detection_of(file: str) -> DetectionName:
+    if file in ordering.QUOTA_FILES:
+        return "cpuContention"
+    if file == "io.max" or file.startswith("blkio."):
+        return "ioCongestion"
+    return "cachePollution" if file == "schemata" else "memoryPressure"
 
 
 def release(draft: Draft, state: Isolation) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.act import contesting, cpu_suppress, curing, isolate, planning, registry, steadying
 from cotenant.act.draft import Draft, Plan
-from cotenant.kernel import disk, enforcing, executor, fast_path, paths, undo
+from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, undo
 from cotenant.kernel.cgroup.classes import Match
 from cotenant.local import managed, outlay
 from cotenant.model import enforcement as model
@@ -81,6 +81,7 @@ class Enforcement:
         self._contesting = contesting.Contesting()
         self._contests: dict[str, model.Contest] = {}
         self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
+        self._curing.adopt(holdings.read(root), self._clock.monotonic())
         self._steadying = steadying.Steadying()
         self._outlay = outlay.Outlay(self._clock)
         self._strategies = tuple(name for name in registry.ORDER if settings.evict or name not in EVICTING)

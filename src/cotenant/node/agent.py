@@ -13,7 +13,7 @@ from collections.abc import Callable
 from cotenant.act import cpu_suppress, curing, planning, steadying
 from cotenant.act.draft import Draft, Plan
 from cotenant.detect import engine, presets
-from cotenant.kernel import disk, enforcing, fast_path, topology
+from cotenant.kernel import disk, enforcing, fast_path, holdings, topology
 from cotenant.kernel.paths import Root
 from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
@@ -79,6 +79,7 @@ class Agent:
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
         self.curing = curing.Curing()
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
+        self.curing.adopt(holdings.read(root), self._clock.monotonic())
         self.evaluation: Evaluation | None = None
         self._paths: dict[str, str] = {}
         self._unlisted: frozenset[str] = frozenset()
