@@ -68,6 +68,9 @@ class File:
                 self.close()
         return data
 
+    def __del__(self) -> None:
+        self.close()  # a reader that nobody holds any more gives its descriptors back, also when nobody closed it
+
     def _close_if_replaced(self) -> None:
         try:
             status = os.stat(self.path)

