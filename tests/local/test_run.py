@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import select
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from tests.double import fuse, model
 
 from cotenant.kernel import paths
-from cotenant.local import groups
+from cotenant.local import errors, groups
 from cotenant.local import run as running
 
 COTENANT = (sys.executable, "-m", "cotenant")
@@ -139,6 +140,42 @@ def test_standard_input_and_options_after_the_dashes_are_the_commands(managed: g
     run = start("--qos", "BE", "--", "grep", "--count", "a", stdin=subprocess.PIPE)
     out, _ = run.communicate("a\nb\na\n", timeout=WAIT_SECONDS)
     assert (run.returncode, out) == (0, "2\n")
+
+
+def test_a_word_that_is_no_text_is_the_commands_as_it_is(managed: groups.Groups) -> None:
+    words = [*COTENANT, "run", "--name", ALONE, "--qos", "BE", "--", "sh", "-c", 'printf %s "$0"', b"\xff\xfe"]
+    done = subprocess.run(words, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"\xff\xfe", b"")
+    assert not any(record.name == ALONE for record in managed.records())
+
+
+def test_a_record_that_cannot_be_written_keeps_no_name(
+    managed: groups.Groups, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managed, "directory", tmp_path / "groups")
+    record = groups.Record(
+        path=f"cotenant-be/{ALONE}",
+        qos="BE",
+        name=ALONE,
+        pid=1,
+        owner=1,
+        owner_started="1",
+        command=("true",),
+        started="",
+    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))  # as on a full disk, half of it is written
+    try:
+        with pytest.raises(errors.GroupError, match="no record, so no group"):
+            managed.reserve(record)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(managed.directory.iterdir()) == []
+    managed.reserve(record)
+    assert managed.records() == [record]
+    with pytest.raises(errors.GroupError, match="in use"):
+        managed.reserve(record)
+    assert [path.name for path in managed.directory.iterdir()] == [f"{ALONE}.json"]
 
 
 def test_what_the_command_leaves_is_named_and_cleaned_by_the_next_run(managed: groups.Groups) -> None:

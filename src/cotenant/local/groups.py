@@ -243,16 +243,31 @@ class Groups:
         :raises GroupError: if a group of that name is in use, or the record cannot be written.
         """
         file = self.directory / f"{record.name}.json"
+        beside = self._written_beside(record)
         try:
-            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            # Linked when it is whole: a record that a full disk or a kill had cut short would keep its name for ever.
+            os.link(beside, file)
         except FileExistsError:
             raise errors.GroupError(f"{record.name}: a group of that name is in use ({self._user(file)})") from None
+        finally:
+            beside.unlink()
+
+    def _written_beside(self, record: Record) -> pathlib.Path:
+        """Return a new file with a record, which is not one yet.
+
+        :raises GroupError: if it cannot be written.
+        """
+        beside = self.directory / f".{record.name}.{os.getpid()}"
+        data = msgspec.json.encode(record) + b"\n"
+        try:
+            self.directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            beside.write_bytes(data)
         except OSError as error:
-            remedy = "run as root" if isinstance(error, PermissionError) else "make the directory writable"
-            raise errors.GroupError(f"{file}: {error.strerror}; {remedy}") from None
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.encode(record) + b"\n")
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            remedy = "run as root" if isinstance(error, PermissionError) else "no record, so no group"
+            raise errors.GroupError(f"{beside}: {error.strerror}; {remedy}") from error
+        return beside
 
     def _user(self, file: pathlib.Path) -> str:
         record = _record(file)
@@ -263,9 +278,7 @@ class Groups:
 
     def record(self, record: Record) -> None:
         """Replace a group's record."""
-        beside = self.directory / f".{record.name}.new"
-        beside.write_bytes(msgspec.json.encode(record) + b"\n")
-        os.replace(beside, self.directory / f"{record.name}.json")
+        os.replace(self._written_beside(record), self.directory / f"{record.name}.json")
 
     def forget(self, name: str) -> None:
         """Remove a group's record."""

@@ -102,7 +102,7 @@ def _reserved(managed: groups.Groups, request: Request, pid: int) -> groups.Reco
         pid=pid,
         owner=os.getpid(),
         owner_started=tasks.start_time(paths.Root(), str(os.getpid())),
-        command=tuple(request.command),
+        command=tuple(word.encode(errors="surrogateescape").decode(errors="replace") for word in request.command),
         started=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     )
     managed.reserve(record)
