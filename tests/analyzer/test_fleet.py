@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from cotenant.analyzer.fleet import FORGET_SECONDS, Fleet
 from cotenant.analyzer.rulebook import Rulebook, alarms_of, version_of
@@ -32,6 +33,22 @@ def test_samples_that_come_twice_or_for_another_node_change_nothing(
     assert set(fleet.nodes) == {"n1"}  # a node speaks for itself only
     fleet.hear("n1", [make_sample(1.0, thrashing=False, node="n1")])  # its clock went back without a reboot
     assert fleet.refused == 6
+
+
+@pytest.mark.parametrize("uptime_s", [float("nan"), float("inf"), float("-inf"), -1.0, 1e300])
+def test_a_node_that_cannot_tell_its_time_harms_no_other(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample, uptime_s: float
+) -> None:
+    for _ in range(5):
+        clock.advance(1)
+        fleet.hear("odd", [make_sample(uptime_s, node="odd")])
+        fleet.hear("mixed", [make_sample(uptime_s, node="mixed"), make_sample(clock.monotonic(), node="mixed")])
+        fleet.hear("n1", [make_sample(clock.monotonic())])
+        fleet.tick()
+    assert (fleet.samples, fleet.refused) == (10, 10)
+    levels = {entry.name: entry.interference_level for entry in fleet.summary().nodes}
+    assert levels == {"odd": None, "mixed": 0.0, "n1": 0.0}
+    assert [node.begin_write()[1].observed_at for node in fleet.due(10)]
 
 
 def test_a_node_that_left_is_forgotten_later_unless_it_comes_back(

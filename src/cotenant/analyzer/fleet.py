@@ -1,5 +1,7 @@
 """All nodes: their samples come in, their publications come out. Pure but for the clock."""
 
+from typing import TypeGuard
+
 import msgspec
 
 from cotenant.analyzer.publication import NodePublication, worst_first
@@ -13,6 +15,8 @@ from cotenant.units.clock import Clock
 FORGET_SECONDS = 600.0
 """How long after it left the cluster a node is remembered."""
 MAX_NODES = 20_000
+MAX_UPTIME_S = 1e10
+"""Three centuries: a node that says it runs for longer, or for NaN seconds, cannot be placed in time."""
 SUMMARY_NODES = 500
 SUMMARY_BYTES = 512 * 1024
 
@@ -47,11 +51,11 @@ class Fleet:
         if facts is not None:
             publication.facts = facts
         engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
-        newest = max((taken.uptime_s or 0.0 for taken in samples), default=0.0)
+        newest = max((taken.uptime_s for taken in samples if _is_placed(taken.uptime_s)), default=0.0)
         for taken in samples:
             boot_id, last = self._uptime.get(node, (None, -1.0))
             uptime_s = taken.uptime_s
-            if uptime_s is None or (taken.boot_id == boot_id and uptime_s <= last):
+            if not _is_placed(uptime_s) or (taken.boot_id == boot_id and uptime_s <= last):
                 self.refused += 1
                 continue
             self._uptime[node] = (taken.boot_id, uptime_s)
@@ -134,3 +138,7 @@ class Fleet:
             nodes=sorted(kept, key=lambda entry: entry.name),
             counts=dict(sorted(counts.items())),
         )
+
+
+def _is_placed(uptime_s: float | None) -> TypeGuard[float]:
+    return uptime_s is not None and 0.0 <= uptime_s <= MAX_UPTIME_S
