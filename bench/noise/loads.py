@@ -175,6 +175,13 @@ class Stage:
         self.offline.weigh(1)
 
 
+def forget(file: pathlib.Path) -> None:
+    """Drop a file from the page cache: what it holds is charged to whoever read or wrote it first, limit or none."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def _io(stage: Stage, strength: int) -> None:
     # Small requests at a depth, or one sequential reader, hurt nobody on a healthy disk: these are large and many.
     # Threads, not processes: they end with their parent.
@@ -191,6 +198,7 @@ def _io_buffered(stage: Stage, strength: int) -> None:
 
 def _memory(stage: Stage, strength: int) -> None:
     # A file three times the limit: that of the noise alone, or that of both groups, which then evict each other.
+    forget(stage.files / "noise")
     limited = stage.top if strength else stage.offline
     limited.limit_memory(NOISE_BYTES // 3)
     for _ in range(4):
