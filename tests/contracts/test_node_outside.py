@@ -171,14 +171,30 @@ def test_suppression_by_cpu_set_by_the_worked_values(
     groups = [node.qos_directories()["BestEffort"], node.pod_path(one), node.container_path(one)]
     for group in groups:
         node.file(f"{node.mount if v2 else 'sys/fs/cgroup/cpuset'}/{group}/cpuset.cpus", f"0-{old - 1}")
-    used = cpus * 650 - target
+    used = cpus * 1000 - target
     usage = {"node": {"cpu_millicores": used}, "system": {"cpu_millicores": used}, "pods": {}}
-    _, plan, _ = cotenant.enforce(node, [one], slo(resourceUsedThresholdWithBE={"enable": True}), usage=usage)
+    threshold = {"enable": True, "cpuSuppressThresholdPercent": 100}
+    _, plan, _ = cotenant.enforce(node, [one], slo(resourceUsedThresholdWithBE=threshold), usage=usage)
     written = [item["path"].rpartition("/")[0] for item in plan]
     assert {node.cpus(group) for group in groups} == {f"0-{count - 1}"}
     depths = [path.count("/") for path in written]
     if not v2:  # v1 refuses a child that is not within its parent
         assert depths == sorted(depths, reverse=count < old)
+
+
+@pytest.mark.parametrize(
+    ("usage", "status"),
+    [
+        ({"node": {"cpu_millicores": 100, "memory_bytes": None}, "system": None, "pods": {"default/be": None}}, 0),
+        ({"node": {"cpu_millicores": "many"}}, 2),
+        ([], 2),
+    ],
+)
+def test_unknown_usage_is_null(cotenant: Commands, place: pathlib.Path, usage: Any, status: int) -> None:
+    node = Node(place, "mainline").describe()
+    pods = [node.run_pod(pod("be", "BE"))]
+    policy = slo(resourceUsedThresholdWithBE={"enable": True})
+    assert cotenant.enforce(node, pods, policy, "--dry-run", usage=usage)[0] == status
 
 
 @pytest.mark.parametrize("name", ["koordlet", "rubik"])

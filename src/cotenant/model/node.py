@@ -98,14 +98,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode_usage(text: bytes | str, place: str) -> Usage:
-    """Return the usage in a JSON file of the shape that ``docs/enforce.md`` shows.
+    """Return the usage in a JSON file of the shape that ``docs/enforce.md`` shows; null is the same as absent.
 
     :raises BadNode: if it is not of that shape.
     """
     try:
-        return msgspec.json.decode(text, type=Usage, strict=False)
+        return msgspec.convert(_known(msgspec.json.decode(text)), Usage, strict=False)
     except MALFORMED as error:
         raise BadNode(f"{place}: {error}") from None
+
+
+def _known(value: Any) -> Any:
+    """Return the value without the members that are null."""
+    return {key: _known(v) for key, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 def decode_node(value: Any, place: str, fallback: Node) -> Node:
