@@ -151,7 +151,7 @@ def test_a_report_stays_about_a_kilobyte_whatever_is_named(fleet: Fleet, clock: 
     assert len(msgspec.json.encode(status)) < 3000
 
 
-def test_what_gets_worse_does_not_wait_for_the_interval_and_what_gets_better_does(
+def test_a_detection_that_triggers_does_not_wait_for_the_interval_and_what_gets_better_does(
     fleet: Fleet, clock: ManualClock, live: Live
 ) -> None:
     live(15)
@@ -164,8 +164,7 @@ def test_what_gets_worse_does_not_wait_for_the_interval_and_what_gets_better_doe
     triggered = [[found.type for found in status.detections if found.triggered] for status in written]
     assert triggered[0] == []  # the bucket rose first
     assert triggered[-1] == ["memoryPressure"]
-    assert len(written) <= 5
-    assert written[-1].bucket == "severe"
+    assert len(written) == 2
     for _ in range(40):
         live(1)
         before = clock.monotonic()

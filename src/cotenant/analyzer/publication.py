@@ -20,9 +20,9 @@ EXPIRY_SECONDS = 30 * 60.0
 HEARTBEAT_SECONDS = 20 * 60.0
 HEARTBEAT_JITTER = 0.1
 MIN_INTERVAL_SECONDS = 10.0
-"""Between two reports of one node, unless it gets worse."""
-WORSE_INTERVAL_SECONDS = 1.0
-"""Between two reports of one node that gets worse: at the onset the bucket rises before a detection triggers."""
+"""Between two reports of one node, unless a hard limit comes or goes or a detection triggers."""
+TRIGGER_INTERVAL_SECONDS = 1.0
+"""Before a detection that triggers is reported: at the onset the bucket has risen, and was reported, just before."""
 MAX_NAMED = 3
 """Victims and suspects named in a detection, so that a report stays about a kilobyte."""
 
@@ -42,6 +42,11 @@ class Material:
     def severity(self) -> tuple[int, int]:
         """Hard limits first, then the bucket; unknown is least."""
         return len(self.hard), _RANK.get(self.bucket, -1)
+
+    @property
+    def urgency(self) -> tuple[int, bool, int]:
+        """Hard limits first, then whether a detection is triggered, then the bucket."""
+        return len(self.hard), bool(self.triggered), _RANK.get(self.bucket, -1)
 
 
 class NodePublication:
@@ -139,8 +144,8 @@ class NodePublication:
             return False
         if material.hard != self.written.hard:
             return True
-        worse = material.severity > self.written.severity or bool(material.triggered - self.written.triggered)
-        return now - self.written_at >= (WORSE_INTERVAL_SECONDS if worse else MIN_INTERVAL_SECONDS)
+        triggers = material.triggered - self.written.triggered
+        return now - self.written_at >= (TRIGGER_INTERVAL_SECONDS if triggers else MIN_INTERVAL_SECONDS)
 
     def begin_write(self) -> tuple[Material, report.ReportStatus]:
         """Return what to write; until :meth:`end_write`, nothing more is due."""
@@ -225,9 +230,10 @@ def worst_first(nodes: Iterable[NodePublication]) -> list[NodePublication]:
     """Return nodes in the order in which their reports matter: getting worse before getting better, then the longest
     waiting."""
 
-    def order(node: NodePublication) -> tuple[bool, tuple[int, int], float]:
-        now, before = node.material().severity, node.written.severity if node.written else (0, -1)
-        better = now < before
-        return better, (-now[0], -now[1]), node.changed_at
+    def order(node: NodePublication) -> tuple[bool, int, bool, int, float]:
+        material = node.material()
+        better = material.severity < (node.written.severity if node.written else (0, -1))
+        hard, triggered, rank = material.urgency
+        return better, -hard, not triggered, -rank, node.changed_at
 
     return sorted(nodes, key=order)

@@ -15,6 +15,7 @@ from cotenant.analyzer.errors import BadListen
 from cotenant.analyzer.fleet import Fleet
 from cotenant.api import report
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
+from cotenant.detect import rules
 from cotenant.model import sample
 from cotenant.units.malformed import MALFORMED
 
@@ -25,6 +26,7 @@ STOP_SECONDS = 0.2
 MAX_MESSAGE_BYTES = 1 << 20
 """Thirty samples of a node with 250 groups are below half of it."""
 MAX_NAME = 253
+MAX_VERSIONS = 256
 MAX_SAMPLES = 60
 
 Identify = Callable[[str | None], Awaitable[authentication.Identity]]
@@ -58,6 +60,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         self._leader = leader
         self._identify = identify
         self._calls: dict[str, grpc.aio.ServicerContext] = {}
+        self._versions: dict[int, tuple[rules.Rules, str]] = {}
         self.malformed = 0
 
     @property
@@ -89,7 +92,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         facts = self._facts(node, hello.facts)
         self._calls[node] = context  # a second call of the node takes over: the first is a dead connection
         # The node sends no sample before this answer: none is lost to a replica that does not lead.
-        said = rulebook.version_of(self._fleet.rules_of(node))
+        said = self._version(node)
         await context.write(self._downward(node, said))
         try:
             async for message in request_iterator:
@@ -97,13 +100,23 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                     await context.write(stream_pb2.Downward(leader=self._leader()))
                     return
                 self._hear(node, message.batch, facts)
-                version = rulebook.version_of(self._fleet.rules_of(node))
+                version = self._version(node)
                 if version != said:
                     said = version
                     await context.write(self._downward(node, version))
         finally:
             if self._calls.get(node) is context:
                 del self._calls[node]
+
+    def _version(self, node: str) -> str:
+        """Return the version of a node's rules; worked out once for each set of rules, not for each message."""
+        source = self._fleet.rules_of(node)
+        kept = self._versions.get(id(source))
+        if kept is None or kept[0] is not source:
+            if len(self._versions) >= MAX_VERSIONS:
+                self._versions.clear()
+            kept = self._versions[id(source)] = (source, rulebook.version_of(source))
+        return kept[1]
 
     async def _identity(self, context: grpc.aio.ServicerContext) -> authentication.Identity | None:
         """Return who calls; None where nobody is asked, which is on loopback only. Turns others away."""
