@@ -1,0 +1,172 @@
+"""Pods per second of the real kube-scheduler: without the extender, with it, and with it failing.
+
+Failing is: nobody listens (refused), the process that answers is stopped, all of ours is, nobody answers (black-holed).
+
+Run as root: ``python bench/scheduler/run.py [--nodes 100] [--pods 1000] [--seconds 20] [--json]``. It brings up the
+cluster of ``tests/cluster`` without a real node and takes it down again. Each time as many pods wait before the
+scheduler starts; counted is from the first that is placed until the last, or until the time is over. The design's row:
+with our process stopped at least 80 % of without us.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/cluster"))
+
+import objects
+import pipeline
+import programs
+from processes import Processes
+
+import cluster
+
+WITHOUT = "without the extender"
+CASES = (WITHOUT, "with", "refused", "worker stopped", "all stopped", "black-holed")
+TARGET_RATIO = 0.8
+QPS = 5000
+"""The limit of the scheduler's own calls: with its default, 50, that would be all that is measured."""
+
+
+def configuration(directory: pathlib.Path, case: str) -> pathlib.Path:
+    """Write kube-scheduler's configuration of one case."""
+    printed = programs.run(["scheduler", "config", f"--listen={pipeline.EXTENDER}", "--json"])
+    settings = json.loads(printed.stdout)
+    settings["clientConnection"] = {
+        "kubeconfig": str(cluster.STATE / "scheduler.kubeconfig"),
+        "qps": QPS,
+        "burst": QPS,
+    }
+    settings["leaderElection"] = {"leaderElect": False}
+    if case == WITHOUT:
+        del settings["extenders"]
+    path = directory / "kube-scheduler.json"
+    path.write_text(json.dumps(settings))
+    return path
+
+
+@contextlib.contextmanager
+def listener_that_never_answers() -> Iterator[None]:
+    """Take connections in the extender's place, and say nothing."""
+    host, port = pipeline.EXTENDER.split(":")
+    with socket.create_server((host, int(port)), backlog=1024):
+        yield
+
+
+@contextlib.contextmanager
+def extender_as(case: str, directory: pathlib.Path, reports: pathlib.Path) -> Iterator[None]:
+    """Have the extender in the state that a case is about."""
+    if case in (WITHOUT, "refused"):
+        yield
+    elif case == "black-holed":
+        with listener_that_never_answers():
+            yield
+    else:
+        with pipeline.extender(directory, f"--reports={reports}") as program:
+            stopped = {"worker stopped": program.workers(), "all stopped": [program.pid, *program.workers()]}
+            for process in stopped.get(case, []):
+                os.kill(process, signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                for process in stopped.get(case, []):
+                    with contextlib.suppress(ProcessLookupError):  # ended by the one that watches it
+                        os.kill(process, signal.SIGCONT)
+
+
+def pods_placed() -> int:
+    """Return how many of the pods have a node."""
+    listed = cluster.request("GET", f"{objects.PODS}?labelSelector=bench")["items"]
+    return sum(bool(item["spec"].get("nodeName")) for item in listed)
+
+
+def measure(case: str, pods: int, seconds: float, directory: pathlib.Path, reports: pathlib.Path) -> float:
+    """Return pods per second of one case."""
+    Processes(cluster.STATE).stop("kube-scheduler")
+
+    def make(number: int) -> None:
+        body = objects.pod(f"bench-{number}", "kwok", {"requests": {"cpu": "1m"}}, labels={"bench": "1"})
+        cluster.request("POST", objects.PODS, body)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(pods)))
+    try:
+        with extender_as(case, directory, reports):
+            cluster.restart_scheduler(configuration(directory, case))
+            objects.wait_for(lambda: pods_placed() > 0, 60, "the first pod to be placed")
+            started, first = time.monotonic(), pods_placed()
+            while True:
+                time.sleep(0.5)
+                placed, now = pods_placed(), time.monotonic()
+                if placed >= pods or now - started >= seconds:
+                    return (placed - first) / (now - started)
+    finally:
+        objects.delete(f"{objects.PODS}?labelSelector=bench")
+        objects.wait_for(lambda: not cluster.request("GET", f"{objects.PODS}?labelSelector=bench")["items"], 120)
+
+
+def write_reports(path: pathlib.Path, nodes: int) -> None:
+    """Write reports of which one in twenty has a hard limit in force."""
+    kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "NodeInterferenceReport"}
+    items = [
+        {
+            **kind,
+            "metadata": {"name": f"kwok-{number}"},
+            "status": {
+                "observedAt": "2026-11-30T00:00:00Z",
+                "expiresAt": "2099-01-01T00:00:00Z",
+                "interferenceLevel": number % 10 / 10,
+                "coverage": 1.0,
+                "hard": ["psiIoSome"] if number % 20 == 1 else [],
+            },
+        }
+        for number in range(nodes)
+    ]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--pods", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=20, help="the longest that one case may take")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        print("skipped: the cluster needs root")
+        return
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        directory = pathlib.Path(name)
+        reports = directory / "reports.json"
+        write_reports(reports, arguments.nodes)
+        cluster.up(arguments.nodes, real_node=False)
+        try:
+            for case in arguments.case or CASES:
+                found[case] = measure(case, arguments.pods, arguments.seconds, directory, reports)
+        finally:
+            cluster.down()
+    base = found.get(WITHOUT)
+    ratios = {case: rate / base for case, rate in found.items() if base}
+    if arguments.json:
+        print(json.dumps({"pods_per_sec": found, "ratio": ratios, "target_ratio": TARGET_RATIO}))
+        return
+    print(f"{arguments.nodes} nodes, {arguments.pods} pods waiting; reference: kube-scheduler without us")
+    for case, rate in found.items():
+        ratio = f"{ratios[case]:6.0%}" if case in ratios else ""
+        print(f"{case:22} {rate:8.1f} pods/s {ratio}")
+    print(f"target: with the worker stopped at least {TARGET_RATIO:.0%} of without")
+
+
+if __name__ == "__main__":
+    main()
