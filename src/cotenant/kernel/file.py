@@ -25,7 +25,7 @@ class File:
     When the process has no descriptors left, each read opens and closes.
 
     A tree of plain files is changed by removing and renaming too, which leaves a descriptor with what was there before;
-    so for these the path is looked at again each time. They have a size, where what the kernel makes up has none.
+    so for these it is asked whether they still have a name. They have a size, where what the kernel makes up has none.
     """
 
     __slots__ = ("_fd", "_hint", "_plain", "path", "seen")
@@ -39,7 +39,7 @@ class File:
         """True once it was read: a later ENOENT then means that it vanished, not that this kernel lacks it."""
         self._fd = -1
         self._hint = 4096
-        self._plain: tuple[int, int] | None = None
+        self._plain = False
 
     def read(self) -> bytes:
         """Return the whole content.
@@ -63,7 +63,7 @@ class File:
         self.seen = True
         if opened:
             status = os.fstat(fd)
-            self._plain = (status.st_dev, status.st_ino) if status.st_size or not data else None
+            self._plain = status.st_size > 0 or not data
             if File.kept > self._kept_limit():
                 self.close()
         return data
@@ -72,12 +72,7 @@ class File:
         self.close()  # a reader that nobody holds any more gives its descriptors back, also when nobody closed it
 
     def _close_if_replaced(self) -> None:
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            self.close()
-            return
-        if (status.st_dev, status.st_ino) != self._plain:
+        if os.fstat(self._fd).st_nlink == 0:
             self.close()
 
     @staticmethod
