@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from cotenant.kernel import enforcing, errors, paths, psi
+from cotenant.kernel import enforcing, errors, paths, psi, ticking
 from cotenant.kernel.file import File
 from cotenant.units.clock import Clock
 from cotenant.units.plan import PlanItem
@@ -133,6 +133,7 @@ class FastPath:
             self._thread.join(timeout_s)
 
     def _polling(self) -> None:
+        ticking.go_first()  # it must run while every CPU is wanted: that is when it is needed
         while not self._stopped.wait(INTERVAL_SECONDS):
             try:
                 self.poll()

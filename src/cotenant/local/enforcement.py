@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.act import contesting, cpu_suppress, curing, isolate, planning, registry, steadying
 from cotenant.act.draft import Draft, Plan
-from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, undo
+from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, ticking, undo
 from cotenant.kernel.cgroup.classes import Match
 from cotenant.local import managed, outlay
 from cotenant.model import enforcement as model
@@ -136,6 +136,7 @@ class Enforcement:
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def _enforcing(self) -> None:
+        ticking.go_first()
         while (observed := self._next()) is not None:
             try:
                 self.round(observed)
