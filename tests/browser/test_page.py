@@ -221,8 +221,9 @@ def test_rules_are_rolled_back_from_the_page_with_the_token(tab: Any, up: Up, tm
 
 def test_another_site_can_neither_read_nor_change(tab: Any, up: Up, tmp_path: pathlib.Path) -> None:
     url = up("--period", "300ms")
-    other = up("--period", "300ms")  # another origin: the same machine, another port
-    token = (tmp_path / "data" / "token").read_text().strip()
+    # Another origin: the same machine, another port.
+    other = up("--period", "300ms", "--data", str(tmp_path / "other"))
+    token = (tmp_path / "other" / "token").read_text().strip()
     tab.open(url)
     # The page's own policy would stop it first; a foreign page has none, so the policy is set aside here.
     tab.call("Page.setBypassCSP", enabled=True)

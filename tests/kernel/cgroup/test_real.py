@@ -95,7 +95,8 @@ def test_cpu_time_and_stall_of_a_busy_group(place: Place) -> None:
     assert group.class_ == "online"
     assert group.cpu_used_ratio is not None
     assert 0.0 < group.cpu_used_ratio <= 1.0  # how much depends on who else runs on this machine
-    assert sample.online.cpu_used_ratio == group.cpu_used_ratio
+    assert sample.online.cpu_used_ratio is not None
+    assert sample.online.cpu_used_ratio >= group.cpu_used_ratio  # more where somebody else has online groups here
     if sample.missing.get("cgroups.psi.cpu_some_ratio") != "psi_disabled":
         assert group.psi.cpu_some_ratio is not None
         assert group.psi.cpu_some_ratio > 0.2  # twice as many tasks as CPUs: somebody waits
