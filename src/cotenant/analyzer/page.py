@@ -1,23 +1,20 @@
 """The fleet page: is anyone hurt now, the nodes worst first with their last hour, and what is known of one node."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jinja2
 import prometheus_client
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cotenant.analyzer.errors import BadListen
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.heat import NOTHING, Heat
 from cotenant.analyzer.publication import NodePublication
@@ -26,6 +23,7 @@ from cotenant.model import summary, wording
 from cotenant.model.evaluation import Detection, DetectionName
 from cotenant.units.clock import Clock
 from cotenant.web import page as host_page
+from cotenant.web import serving
 from cotenant.web.answer import answer, refusal
 from cotenant.web.application import static_file
 from cotenant.web.guard import AllowedHosts, Guard, Keys
@@ -36,7 +34,6 @@ NOTE_SECONDS = 5.0
 KEPT_SECONDS = 2.0
 """How long one answer serves everybody who asks."""
 WORST_SHOWN = 100
-CONCURRENCY_LIMIT = 64
 _RANK = {"none": 0, "low": 1, "medium": 2, "high": 3, "severe": 4}
 WORDS = (
     ("0", "none"), ("1", "low"), ("2", "medium"), ("3", "high"), ("4", "severe"), ("5", "hard limit"),
@@ -216,33 +213,8 @@ def _detection(name: DetectionName, found: Detection) -> dict[str, Any]:
     }
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, without its own signal handlers: the program has them."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def bind(listen: str) -> socket.socket:
-    """Return a listening socket for ``HOST:PORT``.
-
-    :raises BadListen: if it cannot be had.
-    """
-    host, _, port = listen.rpartition(":")
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), int(port)), family=family)
-    except (OSError, ValueError, OverflowError) as error:
-        raise BadListen(f"--page {listen}: {getattr(error, 'strerror', None) or 'write HOST:PORT'}") from None
-
-
 async def serve(site: FleetSite, listening: socket.socket) -> None:
     """Serve the site until cancelled."""
-    config = uvicorn.Config(
-        site.application, http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
-        server_header=False, limit_concurrency=CONCURRENCY_LIMIT, timeout_keep_alive=10, timeout_graceful_shutdown=1,
-    )  # fmt: skip
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(site.keep())
-        tasks.create_task(_Server(config).serve(sockets=[listening]))
+        tasks.create_task(serving.serve(site.application, listening))

@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import os
 import pathlib
-import signal
 import socket
 from collections.abc import Callable
 
@@ -23,10 +22,11 @@ from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.analyzer.writing import TICK_SECONDS, ClusterSink, Writer
 from cotenant.detect.rules import Rules
-from cotenant.kube import errors
+from cotenant.kube import ending, errors
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.units.clock import Clock, SystemClock
+from cotenant.web import serving
 from cotenant.web.guard import AllowedHosts
 
 _log = logging.getLogger(__name__)
@@ -85,26 +85,9 @@ async def run(settings: Settings, started: Started, clock: Clock | None = None) 
     """Analyze until told to end; ``started`` gets the address once nodes can connect."""
     clock = clock or SystemClock()
     credentials = credentials_of(settings)
-    ending = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
     fleet = Fleet(Rulebook(settings.rules), clock)
-    try:
-        if settings.reports_out is not None:
-            work = asyncio.ensure_future(_into_file(settings, fleet, clock, credentials, started))
-        else:
-            work = asyncio.ensure_future(_into_cluster(settings, fleet, clock, credentials, started))
-        waiting = asyncio.create_task(ending.wait())
-        done, _ = await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (work, waiting):
-            task.cancel()
-        await asyncio.gather(work, waiting, return_exceptions=True)
-        if work in done:
-            work.result()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+    into = _into_cluster if settings.reports_out is None else _into_file
+    await ending.until_told(into(settings, fleet, clock, credentials, started))
 
 
 async def _into_file(
@@ -188,9 +171,9 @@ class _Paging:
         self._site: page.FleetSite | None = None
         if not settings.page:
             return
-        self._listening = page.bind(settings.page)
-        host, port = self._listening.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        self._listening = serving.bind(settings.page, "--page")
+        host = self._listening.getsockname()[0]
+        self.url = f"{serving.url_of(self._listening)}/"
         metrics = prometheus_client.CollectorRegistry()
         metrics.register(AnalyzerCollector(fleet, receiver, writer, leads))
         hosts = AllowedHosts(host, frozenset(name.lower() for name in settings.page_names))

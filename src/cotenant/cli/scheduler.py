@@ -152,7 +152,8 @@ def config(
 ) -> None:
     """Print the configuration that makes kube-scheduler (or Volcano) ask the extender."""
     from cotenant.cli import printing
-    from cotenant.scheduler import configuration, serving
+    from cotenant.scheduler import configuration
+    from cotenant.web import serving
 
     host, port = serving.split_address(listen)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,6 +14,7 @@ import cotenant
 from cotenant.api.report import Mode, NodeFacts
 from cotenant.kernel import enforcing, executor, kata, paths, sampler
 from cotenant.kernel.priority import probing
+from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
 from cotenant.node import agent, channel, expiry, metrics, nri, policy, sending, starting
@@ -48,18 +48,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     """Work until told to end; ``started`` gets a line for the person who started it."""
     if settings.analyzer:
         channel.check(settings.analyzer, settings.analyzer_ca)
-    ending = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
-    work = asyncio.create_task(_work(settings, started))
-    waiting = asyncio.create_task(ending.wait())
-    done, _ = await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (work, waiting):
-        task.cancel()
-    await asyncio.gather(work, waiting, return_exceptions=True)
-    if work in done:
-        work.result()
+    await ending.until_told(_work(settings, started))
 
 
 async def _work(settings: Settings, started: Callable[[str], None]) -> None:

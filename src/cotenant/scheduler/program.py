@@ -16,6 +16,7 @@ from cotenant.scheduler.server import MAX_BODY_BYTES, BodyReader
 from cotenant.scheduler.source import FileSource, Source
 from cotenant.scheduler.supervision import Supervisor, Work, Worker
 from cotenant.units.clock import SystemClock
+from cotenant.web import serving as web_serving
 
 WRITER_HUNG_SECONDS = 5.0
 """Nobody waits for the writer of verdicts; a plan for all nodes may take a while on a busy machine."""
@@ -46,7 +47,7 @@ def run(settings: Settings, listen: str, started: Started) -> int:
         FileSource(settings.reports, settings.objects)  # what is wrong with the files is said before anything starts
     else:
         load_configuration(settings.kubeconfig)
-    with serving.bind(listen) as listener:
+    with web_serving.bind(listen) as listener:
         return Supervisor(_workers(settings, listener, started)).run()
 
 
@@ -84,7 +85,7 @@ def _writing(settings: Settings, wanted: marking.Settings, identity: str) -> Wor
     async def work(earlier: int) -> None:
         clock, registry = SystemClock(), prometheus_client.CollectorRegistry()
         if settings.verdict_metrics:
-            host, port = serving.split_address(settings.verdict_metrics)
+            host, port = web_serving.split_address(settings.verdict_metrics, "--verdict-metrics")
             prometheus_client.start_http_server(port, host, registry=registry)
         async with Client(load_configuration(settings.kubeconfig), "cotenant-scheduler") as client:
             source = ClusterSource(client, clock, settings.analyzer_namespace)

@@ -15,52 +15,12 @@ from cotenant.scheduler.rules import Rules
 from cotenant.scheduler.server import BodyReader, Endpoints
 from cotenant.scheduler.source import Source
 from cotenant.units.clock import Clock
-from cotenant.units.errors import CotenantError
+from cotenant.web import serving
 from cotenant.web.connection import BoundedConnection
 
-BACKLOG = 2048
-"""Volcano opens a new connection for about every second request, sixteen at a time."""
 KEEP_ALIVE_SECONDS = 120
 """Longer than the 90 s after which Go's client drops an idle connection: it must be the one to close."""
 SHUTDOWN_SECONDS = 2
-
-
-class BadListen(CotenantError):
-    """An address that cannot be listened on."""
-
-
-def split_address(listen: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT`` (``[::1]:80`` too).
-
-    :raises BadListen: if it is something else.
-    """
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise BadListen(f"--listen {listen}: not HOST:PORT, for example 127.0.0.1:8088")
-    return host, int(port)
-
-
-def bind(listen: str) -> socket.socket:
-    """Return a listening socket.
-
-    :raises BadListen: if the address is malformed or cannot be bound.
-    """
-    host, port = split_address(listen)
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise BadListen(f"--listen {listen}: {error.strerror or error}") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise BadListen(f"--listen {listen}: {error.strerror}; choose another address or port") from None
-    return listener
 
 
 class Connection(BoundedConnection):
@@ -122,8 +82,7 @@ async def serve(
         server_header=False,
     )
     server = _Server(config)
-    host, port = listener.getsockname()[:2]
-    started(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    started(serving.url_of(listener))
     keeping = asyncio.create_task(source.keep())
     keeping.add_done_callback(lambda task: None if task.cancelled() else _end(server))
     try:

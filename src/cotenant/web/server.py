@@ -1,12 +1,12 @@
 """The HTTP server: one event loop in the main thread, told to stop from outside."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import uvicorn
 
+from cotenant.web import serving
 from cotenant.web.application import Site
 from cotenant.web.connection import BoundedConnection
 from cotenant.web.feed import Moment
@@ -15,14 +15,6 @@ CONCURRENCY_LIMIT = 128
 """Connections at once; more are answered 503."""
 
 STOP_TIMEOUT_S = 2
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, without its own signal handlers: the program has them."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class WebServer:
@@ -45,7 +37,7 @@ class WebServer:
             timeout_keep_alive=10,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
         )
-        self._server = _Server(config)
+        self._server = serving.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, started: Callable[[], None]) -> None:

@@ -1,0 +1,46 @@
+"""``cotenant manager``: policy, overcommit and profiles for the whole cluster."""
+
+import pathlib
+from typing import Annotated
+
+import typer
+
+
+def command(
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where /metrics, /healthz and /readyz are.")
+    ] = "127.0.0.1:8090",
+    namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="Where our own objects are, the lease among them.")
+    ] = "cotenant-system",
+    slo_config: Annotated[
+        str, typer.Option(metavar="NAMESPACE/NAME", help="The ConfigMap with Koordinator's strategies.")
+    ] = "koordinator-system/slo-controller-config",
+    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Keep what nodes and pods get in step with what operators wrote."""
+    import asyncio
+    import logging
+
+    from cotenant.cli import printing
+    from cotenant.manager import controller, program
+
+    place = slo_config.split("/")
+    if len(place) != 2 or not all(place):
+        raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    settings = program.Settings(
+        listen=listen,
+        kubeconfig=kubeconfig,
+        namespace=namespace,
+        parts=controller.Settings(slo_config=controller.Place(*place)),
+    )
+
+    def started(url: str) -> None:
+        if json:
+            printing.print_json_line({"url": url})
+        else:
+            typer.echo(f"/metrics, /healthz and /readyz are at {url}; ctrl-C ends it")
+
+    asyncio.run(program.run(settings, started))

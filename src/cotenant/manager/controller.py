@@ -1,0 +1,84 @@
+"""What the manager is made of: controllers, which run on the leader, and servers, which run on every replica.
+
+Each is a class that is constructed without arguments, listed in one line of ``program.py``. Controllers are constructed
+anew for each term of leadership, with a new registry of metrics: what an earlier term knew of the cluster is not true
+any more.
+"""
+
+import dataclasses
+from typing import Protocol
+
+import prometheus_client
+
+from cotenant.kube.client import Client
+from cotenant.units.clock import Clock
+
+DEFAULT_NAMESPACE = "cotenant-system"
+FIELD_MANAGER = "cotenant-manager"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a namespaced object is."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator gives on the command line."""
+
+    slo_config: Place = Place("koordinator-system", "slo-controller-config")
+    """Koordinator's ConfigMap."""
+
+
+class Readiness:
+    """What ``/readyz`` waits for, by name, with the reason why it is not there yet."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, str] = {}
+
+    def wait_for(self, name: str, reason: str) -> None:
+        """Answer 503 until :meth:`ready` is called with the same name."""
+        self.waiting[name] = reason
+
+    def ready(self, name: str) -> None:
+        """Wait for this no longer."""
+        self.waiting.pop(name, None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What every part of the manager gets."""
+
+    client: Client
+    clock: Clock
+    namespace: str
+    """Where our own objects are: the lease, the ConfigMap ``cotenant``, Events about no object of their own."""
+    settings: Settings = dataclasses.field(default_factory=Settings)
+    metrics: prometheus_client.CollectorRegistry = dataclasses.field(
+        default_factory=lambda: prometheus_client.CollectorRegistry()
+    )
+    """Register collectors here: a controller's live as long as its term, a server's as long as the process."""
+    readiness: Readiness = dataclasses.field(default_factory=Readiness)
+
+
+class Controller(Protocol):
+    """One part of the manager."""
+
+    @property
+    def name(self) -> str:
+        """What logs and metrics call it."""
+        ...
+
+    async def run(self, context: Context) -> None:
+        """Work until cancelled.
+
+        Whatever the API server refuses is retried with a back-off, counted and logged; only what is fatal to the whole
+        process is raised.
+        """
+        ...

@@ -1,0 +1,123 @@
+"""``cotenant manager``: the parts put together, the lease, the page for probes, and the end."""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import pathlib
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+
+import prometheus_client
+from prometheus_client import core, registry
+
+from cotenant.kube import ending
+from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.elector import Elector
+from cotenant.manager import controller, server
+from cotenant.units.clock import SystemClock
+from cotenant.web import serving
+
+_log = logging.getLogger(__name__)
+
+LEASE = "cotenant-manager"
+PAUSE_SECONDS = 2.0
+
+Make = Callable[[], controller.Controller]
+
+CONTROLLERS: tuple[Make, ...] = ()
+"""Run on the leader. One line each: the class."""
+SERVERS: tuple[Make, ...] = ()
+"""Run on every replica. One line each: the class."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the process runs; what its parts do is in ``parts``."""
+
+    listen: str = "127.0.0.1:8090"
+    kubeconfig: pathlib.Path | None = None
+    namespace: str = controller.DEFAULT_NAMESPACE
+    parts: controller.Settings = dataclasses.field(default_factory=controller.Settings)
+
+
+async def run(settings: Settings, started: Callable[[str], None]) -> None:
+    """Manage until told to end; ``started`` gets the URL of ``/metrics`` and the probes.
+
+    :raises CotenantError: if the address or the kubeconfig cannot be used.
+    """
+    clock = SystemClock()
+    config = load_configuration(settings.kubeconfig)
+    with serving.bind(settings.listen) as listener:
+        async with Client(config, controller.FIELD_MANAGER) as client:
+            context = controller.Context(
+                client=client, clock=clock, namespace=settings.namespace, settings=settings.parts
+            )
+            manager = Manager(context, CONTROLLERS, SERVERS)
+            started(serving.url_of(listener))
+
+            async def work() -> None:
+                async with asyncio.TaskGroup() as tasks:
+                    answering = server.application(manager.metrics_text, context.readiness)
+                    tasks.create_task(serving.serve(answering, listener))
+                    tasks.create_task(manager.run())
+
+            await ending.until_told(work())
+
+
+class Manager:
+    """The parts: servers always run, controllers while the lease is ours."""
+
+    def __init__(self, context: controller.Context, controllers: Sequence[Make], servers: Sequence[Make]) -> None:
+        self._context = context
+        self._controllers = controllers
+        self._servers = servers
+        self.elector = Elector(context.client, LEASE, _identity(), context.clock, namespace=context.namespace)
+        self._term: controller.Context | None = None
+        context.metrics.register(ManagerCollector(self.elector))
+
+    async def run(self) -> None:
+        """Work until cancelled; an error that a part raises ends all of them."""
+        async with asyncio.TaskGroup() as tasks:
+            for make in self._servers:
+                one = make()
+                tasks.create_task(one.run(self._context), name=one.name)
+            tasks.create_task(self._campaign(), name="campaign")
+
+    def metrics_text(self) -> bytes:
+        """Return the metrics of the process and, while this replica leads, those of its controllers."""
+        contexts = [self._context] if self._term is None else [self._context, self._term]
+        return b"".join(prometheus_client.generate_latest(one.metrics) for one in contexts)
+
+    async def _campaign(self) -> None:
+        while True:
+            await self.elector.campaign(self._lead)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _lead(self) -> None:
+        self._term = dataclasses.replace(self._context, metrics=prometheus_client.CollectorRegistry())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for make in self._controllers:
+                    one = make()
+                    tasks.create_task(one.run(self._term), name=one.name)
+                tasks.create_task(asyncio.Event().wait(), name="lease")  # leads even with nothing to do
+        finally:
+            self._term = None
+
+
+class ManagerCollector(registry.Collector):
+    """Who leads."""
+
+    def __init__(self, elector: Elector) -> None:
+        self._elector = elector
+
+    def collect(self) -> list[core.Metric]:
+        leading = float(self._elector.leading)
+        return [core.GaugeMetricFamily("cotenant_manager_leading", "1 while this replica leads.", value=leading)]
+
+
+def _identity() -> str:
+    """Return a name that no other candidate has, a restarted one of this pod included."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,77 @@
+"""A server inside a program that has more to do: bound before anything starts, ended by cancellation."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from cotenant.units.errors import CotenantError
+from cotenant.web.connection import BoundedConnection
+
+BACKLOG = 2048
+"""Volcano opens a new connection for about every second request, sixteen at a time."""
+CONCURRENCY_LIMIT = 64
+"""Connections at once; more are answered 503."""
+
+
+class BadListen(CotenantError):
+    """An address that cannot be listened on."""
+
+
+def split_address(listen: str, option: str = "--listen") -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT`` (``[::1]:80`` too); ``option`` is where it was given.
+
+    :raises BadListen: if it is something else.
+    """
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise BadListen(f"{option} {listen}: not HOST:PORT, for example 127.0.0.1:8088")
+    return host, int(port)
+
+
+def bind(listen: str, option: str = "--listen") -> socket.socket:
+    """Return a listening socket.
+
+    :raises BadListen: if the address is malformed or cannot be bound.
+    """
+    host, port = split_address(listen, option)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise BadListen(f"{option} {listen}: {error.strerror or error}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise BadListen(f"{option} {listen}: {error.strerror}; choose another address or port") from None
+    return listener
+
+
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
+    """Return the URL of what a listening socket serves."""
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn, without its own signal handlers: the program has them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(application: ASGIApp, listener: socket.socket, *, concurrency: int = CONCURRENCY_LIMIT) -> None:
+    """Serve an application over plain HTTP until cancelled."""
+    config = uvicorn.Config(
+        application, http=BoundedConnection, ws="none", lifespan="off", log_config=None, access_log=False,
+        server_header=False, limit_concurrency=concurrency, timeout_keep_alive=10, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    await Server(config).serve(sockets=[listener])

@@ -1,0 +1,49 @@
+import json
+import pathlib
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from cotenant.cli import app
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: away
+contexts: [{name: away, context: {cluster: away, user: nobody}}]
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: nobody, user: {}}]
+"""
+
+
+def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    command = [sys.executable, "-m", "cotenant", "manager", "--kubeconfig", str(kubeconfig)]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+                assert "cotenant_manager_leading 0.0" in answer.read().decode()
+            with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+                assert answer.status == 200
+        finally:
+            process.terminate()
+            try:
+                status = process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        assert status == 0
+
+
+@pytest.mark.parametrize("place", ["config", "a/b/c", "/config", "koordinator-system/"])
+def test_a_place_is_a_namespace_and_a_name(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["manager", "--slo-config", place]) == 2
+    assert "give NAMESPACE/NAME" in capsys.readouterr().err

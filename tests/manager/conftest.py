@@ -1,0 +1,3 @@
+from tests.kube.conftest import api, client
+
+__all__ = ["api", "client"]
