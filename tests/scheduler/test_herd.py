@@ -93,6 +93,44 @@ def test_bad_nodes_still_get_fewer() -> None:
     assert sum(placed[10:]) < sum(placed[:10]) * 0.75
 
 
+def test_placements_that_are_seen_late_are_expected_meanwhile() -> None:
+    """As behind kube-scheduler's limit of its own calls: 200 decisions in a second, seen 100 pods later."""
+    late, names, levels = 100, [f"n{number}" for number in range(20)], [0.0] + [0.5] * 19
+
+    def burst(expecting: bool) -> list[int]:
+        draw, counted = random.Random(1), Herd()
+        chosen: list[str] = []
+        for number in range(200):
+            now = number * 0.005
+            effective = herd.adjusted(names, levels, counted.additions(names, now))
+            points = scores.kube_scores(effective)
+            best = [name for name, score in zip(names, points, strict=True) if score == max(points)]
+            chosen.append(draw.choice(best))
+            if expecting and len(best) <= herd.EXPECTED_NODES:
+                counted.expect(f"pod-{number}", dict.fromkeys(best, 0.01), now)
+            if number >= late:
+                counted.forget(f"pod-{number - late}")
+                counted.placed(chosen[number - late], 0.01, now)
+        return [chosen.count(name) for name in names]
+
+    assert max(burst(False)) > 90
+    assert max(burst(True)) <= 1.5 * 10
+
+
+def test_what_is_expected_is_given_up_when_the_pod_is_gone_placed_or_long_overdue() -> None:
+    counted = Herd(fade_seconds=10)
+    counted.expect("pod", {"a": 0.5, "b": 0.5}, 0.0)
+    assert counted.additions(["a", "b"], 0.0) == {"a": pytest.approx(0.25), "b": pytest.approx(0.25)}
+    counted.expect("pod", {"c": 0.5}, 1.0)  # asked again: one pod
+    assert counted.additions(["a", "b"], 1.0) == {}
+    counted.forget("pod")
+    assert counted.additions(["c"], 1.0) == {}
+    counted.expect("other", {"a": 0.5}, 1.0)
+    assert counted.additions(["a", "b"], 11.0) == {}
+    counted.expect("anywhere", dict.fromkeys("abcdefgh", 0.1), 11.0)
+    assert counted.additions(list("abcdefgh"), 11.0) == {}
+
+
 def test_the_answer_and_its_explanation_count_what_was_placed(
     make_extender: MakeExtender, request_body: Callable[[str], bytes], clock: ManualClock
 ) -> None:

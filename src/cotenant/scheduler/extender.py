@@ -1,5 +1,6 @@
 """The extender: a request's body in, the answer's body out. It reads the ready table and does nothing else."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from cotenant.api import extender_kube, extender_volcano, timestamp
@@ -45,7 +46,9 @@ class Extender:
         """
         asked = extender_kube.decode_args(body)
         effective = self._effective("kube/prioritize", asked.pod, asked.names)
-        return extender_kube.encode_priorities(asked.names, scores.kube_scores(effective))
+        given = scores.kube_scores(effective)
+        self._expect(asked.pod, asked.names, given)
+        return extender_kube.encode_priorities(asked.names, given)
 
     def kube_preempt(self, body: bytes) -> bytes:
         """Answer preempt: without the nodes that filter would refuse, so that nobody is evicted there for nothing.
@@ -82,6 +85,7 @@ class Extender:
         names = [node.name for node in nodes]
         effective = self._effective("volcano/prioritize", pod, names)
         given = scores.volcano_scores(effective, self.rules.volcano_weight)
+        self._expect(pod, names, given)
         return extender_volcano.encode_prioritize(dict(zip(names, given, strict=True)))
 
     def _effective(self, verb: Verb, pod: Pod, names: list[str]) -> list[float]:
@@ -97,6 +101,18 @@ class Extender:
             added = self.source.herd.additions(names, self.clock.monotonic())
         self._keep(now, verb, pod, names, _SCORED, added)
         return herd.adjusted(names, effective, added) if added else effective
+
+    def _expect(self, pod: Pod, names: list[str], given: Sequence[float]) -> None:
+        """Count the pod on the nodes that got the highest score, until its placement is seen."""
+        counted, nodes = self.source.herd, self.source.table.nodes
+        if counted is None or not names:
+            return
+        highest = max(given)
+        best = [name for name, score in zip(names, given, strict=True) if score == highest]
+        if len(best) > herd.EXPECTED_NODES:
+            best = []
+        loads = {name: herd.load_of(pod, nodes.get(name)) for name in best}
+        counted.expect(pod.metadata.uid, loads, self.clock.monotonic())
 
     def _keep(
         self, now: float, verb: Verb, pod: Pod, names: list[str], found: Verdict, added: dict[str, float] | None = None

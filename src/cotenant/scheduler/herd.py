@@ -1,12 +1,15 @@
 """Pods placed a moment ago count, although no sample shows them yet: or a burst of them piles up on the one calm node.
 
 Each placement adds to its node's effective level what the pod is expected to use of it, and holds back nodes that got
-more than the others of late. Both fade as the samples take over. Pure: placements and times come in.
+more than the others of late. Both fade as the samples take over. A pod that was just asked about counts on the nodes
+that were best for it until its placement is seen: kube-scheduler decides faster than it binds (its own calls are
+limited to 50 a second), by seconds in a large burst. Pure: placements and times come in.
 """
 
+import collections
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cotenant.api.objects import Node, Pod
 from cotenant.scheduler import pods
@@ -19,6 +22,9 @@ EVEN_PODS = 8.0
 EVENNESS = 2.5
 """A full level's difference is outweighed by two fifths more pods than the mean, beyond those."""
 FORGOTTEN_PODS = 0.05
+EXPECTED_NODES = 4
+"""Where more nodes than these are equally good for a pod, it is expected on none of them."""
+MAX_EXPECTED = 20_000
 DEFAULT_MILLICORES = 250
 DEFAULT_BYTES = 200 << 20
 """What a pod without requests is taken for, as Volcano's estimator takes it."""
@@ -61,15 +67,36 @@ class _Recent:
     load: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Expected:
+    """A pod that will go to one of some nodes, with its load there; believed until a time."""
+
+    until: float
+    loads: Mapping[str, float]
+
+
 class Herd:
-    """The nodes that got pods of late. Times are monotonic seconds."""
+    """The nodes that got pods of late, or are about to. Times are monotonic seconds."""
 
     def __init__(self, fade_seconds: float = FADE_SECONDS) -> None:
         self._fade_seconds = fade_seconds
         self._recent: dict[str, _Recent] = {}
+        self._expected: collections.OrderedDict[str, _Expected] = collections.OrderedDict()
+        self._ahead: dict[str, tuple[float, float]] = {}
+        """Pods expected on a node, and their load."""
 
     def __len__(self) -> int:
         return len(self._recent)
+
+    def expect(self, pod_uid: str, loads: Mapping[str, float], now: float) -> None:
+        """Count a pod on the nodes that are best for it, in equal parts; ``loads`` is what it would use of each."""
+        self.forget(pod_uid)
+        if not pod_uid or not 0 < len(loads) <= EXPECTED_NODES:
+            return
+        self._expected[pod_uid] = _Expected(now + self._fade_seconds, loads)
+        self._count_ahead(loads, 1.0 / len(loads))
+        if len(self._expected) > MAX_EXPECTED:
+            self.forget(next(iter(self._expected)))
 
     def placed(self, node: str, load: float, now: float) -> None:
         """Count a pod that was placed on a node."""
@@ -82,21 +109,39 @@ class Herd:
 
     def additions(self, names: Sequence[str], now: float) -> dict[str, float]:
         """Return what to add to the effective level of those of the nodes that got pods of late."""
-        if not self._recent:
+        while self._expected and (first := next(iter(self._expected.items())))[1].until <= now:
+            self.forget(first[0])
+        if not self._recent and not self._ahead:
             return {}
-        faded = {}
+        counted = dict(self._ahead)
         for name, recent in list(self._recent.items()):
             left = math.exp((recent.at - now) / self._fade_seconds)
             if recent.count * left < FORGOTTEN_PODS:
                 del self._recent[name]
             else:
-                faded[name] = (recent.count * left, recent.load * left)
-        here = {name: faded[name] for name in names if name in faded}
+                count, load = counted.get(name, (0.0, 0.0))
+                counted[name] = (count + recent.count * left, load + recent.load * left)
+        here = {name: counted[name] for name in names if name in counted}
         if not here:
             return {}
         mean = sum(count for count, _ in here.values()) / len(names)
         scale = EVENNESS / (mean + EVEN_PODS)
         return {name: load + max(0.0, count - mean) * scale for name, (count, load) in here.items()}
+
+    def forget(self, pod_uid: str) -> None:
+        """Expect a pod no longer."""
+        known = self._expected.pop(pod_uid, None)
+        if known is not None:
+            self._count_ahead(known.loads, -1.0 / len(known.loads))
+
+    def _count_ahead(self, loads: Mapping[str, float], share: float) -> None:
+        for name, load in loads.items():
+            count, sum_of_loads = self._ahead.get(name, (0.0, 0.0))
+            count += share
+            if count < FORGOTTEN_PODS:
+                self._ahead.pop(name, None)
+            else:
+                self._ahead[name] = (count, max(0.0, sum_of_loads + load * share))
 
 
 def adjusted(names: Sequence[str], effective: Sequence[float], additions: dict[str, float]) -> list[float]:

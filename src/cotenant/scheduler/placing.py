@@ -67,7 +67,9 @@ class Placements:
                 self._waiting.popitem(last=False)
         elif uid in self._waiting:
             del self._waiting[uid]
+            self._herd.forget(uid)  # gone, or counted where it is
             if node and kind != "DELETED":
                 self.placed += 1
-                self._herd.placed(node, herd.load_of(pod, self._table.nodes.get(node)), self._clock.monotonic())
+                load = herd.load_of(pod, self._table.nodes.get(node))
+                self._herd.placed(node, load, self._clock.monotonic())
         return pod.metadata.resource_version
