@@ -1,0 +1,31 @@
+"""The kinds' definitions against the API servers' own schemas, strictly: an unknown field is a fault."""
+
+import copy
+import pathlib
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+DEFINITIONS = sorted((pathlib.Path(__file__).parents[2] / "charts/cotenant/crds").glob("*.yaml"))
+VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
+"""All that the package knows from 1.24 on; it has no schemas of 1.24 itself."""
+
+
+def load(path: pathlib.Path) -> dict[str, Any]:
+    return dict(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_definition_is_accepted(version: str) -> None:
+    assert len(DEFINITIONS) >= 2
+    for path in DEFINITIONS:
+        assert kubernetes_validate.validate(load(path), version, strict=True) == version, path
+
+
+def test_a_fault_is_seen() -> None:
+    broken = copy.deepcopy(load(DEFINITIONS[0]))
+    broken["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["propertys"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="propertys"):
+        kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
