@@ -17,7 +17,7 @@ Source = Literal["prometheus", "scrape", "log"]
 
 
 class Quantile(msgspec.Struct, frozen=True, kw_only=True):
-    """One quantile over the last ``window_seconds``. ``at_least``: beyond the histogram's last bound, which is given."""
+    """A quantile over the last ``window_seconds``. ``at_least``: beyond the histogram's last bound, the value."""
 
     quantile: float
     seconds: float | None = None
