@@ -4,6 +4,7 @@ Both are immutable and come with the two operations that a quantile over time an
 since an earlier state (a restarted process counts from zero again) and the sum of several.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,8 @@ class Estimate(NamedTuple):
     at_least: bool = False
 
 
-class Classic(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Classic:
     """Counts of values ≤ each bound. Bounds ascend and end with infinity; counts do not decrease."""
 
     bounds: tuple[float, ...]
@@ -98,12 +100,14 @@ class Classic(NamedTuple):
     def _beside(self, other: "Classic") -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
         if self.bounds == other.bounds:
             return self.bounds, self.counts, other.counts
-        mine, theirs = dict(zip(*self, strict=True)), dict(zip(*other, strict=True))
+        mine = dict(zip(self.bounds, self.counts, strict=True))
+        theirs = dict(zip(other.bounds, other.counts, strict=True))
         bounds = tuple(bound for bound in self.bounds if bound in theirs)
         return bounds, tuple(mine[bound] for bound in bounds), tuple(theirs[bound] for bound in bounds)
 
 
-class Native(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Native:
     """Counts by exponential bucket: number i holds values in (b^(i-1), b^i], b = 2^(2^-schema); negative ones mirrored.
 
     Values of an absolute size ≤ ``zero_threshold`` are in ``zero_count``. ``count`` may be larger than all buckets
@@ -115,7 +119,7 @@ class Native(NamedTuple):
     positive: Mapping[int, float]
     zero_count: float = 0.0
     zero_threshold: float = 0.0
-    negative: Mapping[int, float] = {}
+    negative: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -215,8 +219,8 @@ class Native(NamedTuple):
         step = 2 ** (self.schema - schema)
         if step <= 1:
             return self
-        return self._replace(
-            schema=schema, positive=_coarser(self.positive, step), negative=_coarser(self.negative, step)
+        return dataclasses.replace(
+            self, schema=schema, positive=_coarser(self.positive, step), negative=_coarser(self.negative, step)
         )
 
     def with_zero_threshold(self, threshold: float) -> "Native":
@@ -226,7 +230,8 @@ class Native(NamedTuple):
         inside = [i for i in {*self.positive, *self.negative} if self._bound(i - 1) < threshold]
         reach = max([threshold, *(self._bound(i) for i in inside)])
         swallowed = sum(counts.get(i, 0.0) for counts in (self.positive, self.negative) for i in inside)
-        return self._replace(
+        return dataclasses.replace(
+            self,
             positive={i: n for i, n in self.positive.items() if i not in inside},
             negative={i: n for i, n in self.negative.items() if i not in inside},
             zero_count=self.zero_count + swallowed,
