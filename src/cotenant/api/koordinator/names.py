@@ -1,0 +1,11 @@
+"""What Koordinator's objects are called by, as far as no module of ``cotenant.model`` reads it.
+
+Labels and annotations that the node reads are in :mod:`cotenant.model.pod` and :mod:`cotenant.model.node`.
+"""
+
+MUTATING_UPDATE_LABEL = "pod.koordinator.sh/mutating-update"
+"""On a pod: ``true`` lets profiles change its labels and annotations on updates, too."""
+SKIP_VALIDATION_LABEL = "pod.koordinator.sh/skip-enhanced-validation"
+"""On a pod: ``true`` passes it by the rules about classes, priorities and whole cores."""
+SKIP_UPDATE_RESOURCES_ANNOTATION = "config.koordinator.sh/skip-update-resources"
+"""On a profile: cpu and memory of its pods stay what they are."""
