@@ -25,3 +25,7 @@ def test_only_fields_that_are_set_to_something_are_reported() -> None:
         "spec.resourceQOSStrategy.beClass.cpuQOS.schedIdle",
         "spec.resourceQOSStrategy.lsrClass.blkioQOS.blocks[].name",
     }
+
+
+def test_what_a_manager_writes_by_default_is_no_request_that_is_refused() -> None:
+    assert list(slo_fields.refused({"spec": policy.DEFAULT_SPEC})) == []

@@ -61,12 +61,12 @@ def _covers(prefix: str, field: str) -> bool:
 
 
 def _is_set(value: Any, path: Sequence[str]) -> bool:
-    """Return whether something other than "off" (0, or -1 for no limit) is at a path.
+    """Return whether something other than "off" (0, also as a quantity, or -1 for no limit) is at a path.
 
     ``name[]`` looks into every item of a list.
     """
     if not path:
-        return value not in (None, False, 0, -1, "", [], {})
+        return value not in (None, False, 0, "0", -1, "", [], {})
     key = path[0].removesuffix("[]")
     inner = value.get(key) if isinstance(value, Mapping) else None
     if path[0].endswith("[]"):

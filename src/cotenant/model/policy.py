@@ -231,6 +231,32 @@ DEFAULT_MEMORY_QOS: Mapping[ClassName, MemoryQos] = {
     "SYSTEM": NO_MEMORY_QOS,
 }
 
+DEFAULT_SPEC: Mapping[str, Mapping[str, Any]] = {
+    "resourceUsedThresholdWithBE": {
+        "enable": False,
+        "cpuSuppressThresholdPercent": 65,
+        "cpuSuppressPolicy": "cpuset",
+        "memoryEvictThresholdPercent": 70,
+        "cpuEvictPolicy": "evictByRealLimit",
+    },
+    "resourceQOSStrategy": {},
+    "cpuBurstStrategy": {
+        "policy": "none",
+        "cpuBurstPercent": 1000,
+        "cfsQuotaBurstPercent": 300,
+        "cfsQuotaBurstPeriodSeconds": -1,
+        "sharePoolThresholdPercent": 50,
+    },
+    "systemStrategy": {
+        "minFreeKbytesFactor": 100,
+        "watermarkScaleFactor": 150,
+        "memcgReapBackGround": 0,
+        "totalNetworkBandwidth": "0",
+    },
+}
+"""What a manager writes where nothing is configured. It leaves the classes of ``resourceQOSStrategy`` out: what an
+enabled class does not say is the node's default, by class, below and above."""
+
 _PERCENT = (0, 100)
 RANGES: Mapping[str, tuple[int, int]] = {
     "cpuSuppressThresholdPercent": _PERCENT,
@@ -277,6 +303,25 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "pageCacheLimitEnabled": (0, 1),
 }
 """By field name: the values that mean something."""
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "cpuSuppressPolicy": ("cpuset", "cfsQuota"),
+    "cpuEvictPolicy": ("evictByRealLimit", "evictByAllocatable"),
+    "cpuPolicy": ("groupIdentity", "coreSched"),
+    "netQOSPolicy": ("tc", "terway-qos"),
+    "policy": ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
+    "type": ("device", "volumegroup", "podvolume"),
+    "base": ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"),
+}
+"""By field name: the words that mean something."""
+ORDERED: tuple[tuple[str, str], ...] = (
+    ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
+    ("memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent"),
+    ("cpuEvictLowerPercent", "cpuEvictThresholdPercent"),
+    ("cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent"),
+    ("cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent"),
+    ("catRangeStartPercent", "catRangeEndPercent"),
+)
+"""Fields of one object, of which the first must be below the second."""
 
 
 def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, ...]]:

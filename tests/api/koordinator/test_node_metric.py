@@ -73,3 +73,12 @@ def test_usage_of_nothing_known_is_absent() -> None:
 )
 def test_durations_are_written_as_go_writes_them(seconds: int, text: str) -> None:
     assert node_metric.duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5m0s", 300), ("1h", 3600), ("1m30s", 90), ("90s", 90), ("1500ms", 1), ("0s", None), ("5", None), ("5 m", None),
+     ("-5m", None), ("", None)],
+)  # fmt: skip
+def test_durations_of_go(text: str, seconds: int | None) -> None:
+    assert node_metric.duration_seconds(text) == seconds

@@ -3,6 +3,7 @@
 Every field is absent where it is unknown: an empty map of resources says nothing about them, and never zero.
 """
 
+import re
 from typing import Literal
 
 import msgspec
@@ -22,6 +23,8 @@ Quantity = str | int | float
 """A Kubernetes quantity as JSON carries it: ``500m``, ``2Gi``, or a bare number."""
 MemoryPolicy = Literal["usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"]
 Aggregation = Literal["avg", "p50", "p90", "p95", "p99"]
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|m|s|us|µs|ns)")
+_PART_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 AGGREGATIONS: tuple[Aggregation, ...] = ("avg", "p50", "p90", "p95", "p99")
 
 
@@ -154,3 +157,12 @@ def duration_text(seconds: int) -> str:
     if hours:
         return f"{hours}h{minutes}m{rest}s"
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def duration_seconds(text: str) -> int | None:
+    """Return the whole seconds of a duration as Go writes it (``1m30s`` → 90); None where it is none, or below 1 s."""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    seconds = int(sum(float(number) * _PART_SECONDS[unit] for number, unit in parts))
+    return seconds or None
