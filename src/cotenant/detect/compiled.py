@@ -1,9 +1,14 @@
-"""Rules made ready for one evaluation after another: which columns a window needs, and each signal's three points."""
+"""Rules made ready for one evaluation after another: which columns a window needs, and each signal's three points.
+
+What an entry reads and shows while it is unknown is made once: on most nodes half of the signals are.
+"""
 
 import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from cotenant.detect import catalogue, registry, rules
 from cotenant.model import evaluation, sample
@@ -20,6 +25,20 @@ _GRAIN = 1e-12
 _SHARES = ("memory.refault_per_sec", "memory.swap_out_per_sec")
 
 
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """One signal. ``index`` None: unknown, or its condition cannot be told."""
+
+    value: float | None
+    index: float | None
+    threshold: float
+    reached: bool = False
+    calm: bool = True
+
+    def state(self) -> evaluation.SignalState:
+        """Return what an evaluation shows of it."""
+        return evaluation.SignalState(value=self.value, index=self.index, threshold=self.threshold)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
     """One signal of one list. Either ``column`` or ``percentile`` is set.
@@ -34,6 +53,10 @@ class Entry:
     reach: float
     leave: float
     condition: registry.Condition | None
+    names: tuple[str, ...]
+    """The signal, and the groups that it is in: any of them may be missing from a sample."""
+    unknown: Reading
+    unknown_state: evaluation.SignalState
     column: int | None = None
     percentile: int | None = None
     device: str | None = None
@@ -106,6 +129,7 @@ class Compiled:
             falling = facts.direction == "falling"
             device, field = _device_field(signal.signal) if signal.signal.startswith(catalogue.DEVICES) else (None, "")
             percentile = _DEVICE_PERCENTILES.get(field) if device else _BLOCK_PERCENTILES.get(signal.signal)
+            unknown = Reading(None, None, signal.threshold)
             return Entry(
                 rule=signal,
                 falling=falling,
@@ -113,6 +137,9 @@ class Compiled:
                 reach=at_or_past(signal.threshold, falling),
                 leave=at_or_past(leave_point(signal.normal, signal.threshold, ratio, falling), falling),
                 condition=conditions[name, signal.condition] if signal.condition else None,
+                names=name_and_groups(signal.signal),
+                unknown=unknown,
+                unknown_state=unknown.state(),
                 column=self.columns.get(signal.signal),
                 percentile=percentile,
                 device=device,
@@ -126,6 +153,12 @@ class Compiled:
             fallback=tuple(entry(signal) for signal in rule.fallback_signals),
             has_online=any(entry.online for entry in signals),
         )
+
+
+def name_and_groups(signal: str) -> tuple[str, ...]:
+    """Return a signal's name and those of the groups that it is in, innermost first."""
+    parts = signal.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts), 0, -1))
 
 
 def leave_point(normal: float, threshold: float, leave_ratio: float, falling: bool) -> float:

@@ -98,7 +98,7 @@ def row_of(at: float, source: sample.Device, counts: histogram.Histogram | None 
     """Return what one sample says of one disk's latency."""
     oldest = 0.0 if source.in_flight == 0 else source.oldest_in_flight_usec
     percentiles = (source.p50_usec, source.p95_usec, source.p99_usec)
-    return window.Latencies(at, source.completions, percentiles, counts, oldest)
+    return window.latencies(at, source.completions, percentiles, counts, oldest)
 
 
 def _sum(*values: float | None) -> float | None:

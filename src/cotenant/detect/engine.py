@@ -136,10 +136,11 @@ class Engine:
     ) -> tuple[evaluation.Detection, bool]:
         """Return one detection, and whether it is known through its signals, not only through their fall-back."""
         entries = detection.signals
-        readings = [view.read(entry) for entry in entries]
+        readings: list[compiled.Reading] = []
         direct = online = False
-        for entry, read in zip(entries, readings, strict=True):
-            if read.index is not None and not entry.rule.supporting:
+        for entry in entries:
+            readings.append(read := view.read(entry))
+            if read is not entry.unknown and read.index is not None and not entry.rule.supporting:
                 direct = True
                 online = online or entry.online
         certain = direct
@@ -157,13 +158,13 @@ class Engine:
         for entry, read in zip(entries, readings, strict=True):
             name = entry.rule.signal
             if read.index is None:
-                missing[name] = view.why_unknown(entry, node.values, taken)
+                missing[name] = view.why_unknown(entry, taken)
             else:
                 index = read.index if read.index > index else index
                 reached = reached or read.reached
                 calm = calm and read.calm
             if name not in signals or signals[name].index is None:
-                signals[name] = read.state()
+                signals[name] = entry.unknown_state if read is entry.unknown else read.state()
         if certain:
             current.known(node.timeline.at, step_s, reached, calm, hysteresis)
         else:
@@ -197,8 +198,7 @@ class Engine:
             mean = view.mean(signal) if limit is not None else None
             hard.update(node.timeline.at, step_s, mean, limit, hysteresis)
             if limit is not None and mean is None:
-                why = node.values.why_unknown(self._compiled.columns[signal])
-                missing[signal] = reading.said_missing(signal, taken) or why or "too_few"
+                missing[signal] = view.why_no_mean(signal, taken)
 
 
 def _rebooted(node: _Node, taken: sample.Sample) -> bool:
@@ -225,4 +225,4 @@ def _latencies(at: float, block: sample.Block, counts: histogram.Histogram | Non
     busy = [device for device in block.devices.values() if device.in_flight != 0]
     ages = [device.oldest_in_flight_usec for device in busy if device.oldest_in_flight_usec is not None]
     oldest = max(ages) if ages else None if busy else 0.0
-    return window.Latencies(at, completions, percentiles, counts, oldest)
+    return window.latencies(at, completions, percentiles, counts, oldest)

@@ -1,28 +1,15 @@
 """One node at the end of one sample: each signal's value over the window, its index, and whether it is past a point."""
 
-import msgspec
+from collections.abc import Sequence
 
 from cotenant.detect import compiled, disks, window
-from cotenant.model import evaluation, sample
+from cotenant.model import sample
 
 REACHING_FACTOR = 0.5
 CALM_FACTOR = 0.4
 """A conditional signal can trigger while its condition's factor is at least a half, and is calm below two fifths."""
 _PAGE_BYTES = 4096
-
-
-class Reading(msgspec.Struct, frozen=True, gc=False):
-    """One signal. ``index`` None: unknown, or its condition cannot be told."""
-
-    value: float | None
-    index: float | None
-    threshold: float
-    reached: bool = False
-    calm: bool = True
-
-    def state(self) -> evaluation.SignalState:
-        """Return what an evaluation shows of it."""
-        return evaluation.SignalState(value=self.value, index=self.index, threshold=self.threshold)
+_BLOCK_P99 = compiled.name_and_groups("block.p99_usec")
 
 
 def index_of(value: float, normal: float, saturation: float) -> float:
@@ -34,7 +21,19 @@ def index_of(value: float, normal: float, saturation: float) -> float:
 class NodeView:
     """The windows of one node at one time. What a condition asks for is worked out once."""
 
-    __slots__ = ("_at", "_block", "_compiled", "_disks", "_factors", "_gap_s", "_means", "_shares", "_worst")
+    __slots__ = (
+        "_at",
+        "_block",
+        "_columns",
+        "_compiled",
+        "_disks",
+        "_factors",
+        "_gap_s",
+        "_means",
+        "_shares",
+        "_values",
+        "_worst",
+    )
 
     def __init__(
         self,
@@ -47,7 +46,9 @@ class NodeView:
         self._compiled = plan
         self._at = at
         self._gap_s = values.gap_s
-        self._means = values.means()
+        self._values = values
+        self._columns = values.columns()
+        self._means = values.means_of(self._columns)
         self._block = block
         self._disks = devices
         self._factors: dict[int, float | None] = {}
@@ -57,6 +58,11 @@ class NodeView:
     def mean(self, signal: str) -> float | None:
         """Return the mean of a signal over the window, or None when it is unknown."""
         return self._means[self._compiled.columns[signal]]
+
+    def why_no_mean(self, signal: str, taken: sample.Sample) -> sample.MissingReason:
+        """Return why the mean of a signal is unknown."""
+        said = said_missing(compiled.name_and_groups(signal), taken)
+        return said or self._values.why_unknown(self._columns[self._compiled.columns[signal]]) or "too_few"
 
     def latency_share(self) -> float | None:
         """Return how far latency is from normal (0) to the threshold (1) and beyond, or None when it is unknown.
@@ -90,7 +96,7 @@ class NodeView:
             self._worst.append(self._disks.worst(self._at, self._gap_s))
         return self._worst[0]
 
-    def read(self, entry: compiled.Entry) -> Reading:
+    def read(self, entry: compiled.Entry) -> compiled.Reading:
         """Return the reading of one signal."""
         rule = entry.rule
         if rule.scale == "device":
@@ -98,22 +104,22 @@ class NodeView:
         elif entry.percentile is not None:
             percentile = self._percentile(entry)
             if percentile.idle:
-                return Reading(None, 0.0, rule.threshold)
+                return compiled.Reading(None, 0.0, rule.threshold)
             reading = _plain(entry, percentile.value)
         else:
             assert entry.column is not None
             reading = _plain(entry, self._means[entry.column])
         return self._conditioned(entry, reading) if entry.condition and reading.index is not None else reading
 
-    def _conditioned(self, entry: compiled.Entry, reading: Reading) -> Reading:
+    def _conditioned(self, entry: compiled.Entry, reading: compiled.Reading) -> compiled.Reading:
         assert entry.condition is not None
         key = id(entry.condition)
         if key not in self._factors:
             self._factors[key] = entry.condition.factor(self)
         factor = self._factors[key]
         if factor is None or reading.index is None:
-            return Reading(reading.value, None, reading.threshold)
-        return Reading(
+            return compiled.Reading(reading.value, None, reading.threshold)
+        return compiled.Reading(
             reading.value,
             reading.index * factor,
             reading.threshold,
@@ -129,7 +135,7 @@ class NodeView:
             return window.Percentile(None, missing="gone")
         return self._disks[entry.device].latency.percentile(entry.percentile, self._at, self._gap_s)
 
-    def _read_by_device(self, entry: compiled.Entry) -> Reading:
+    def _read_by_device(self, entry: compiled.Entry) -> compiled.Reading:
         latency: disks.Latency | None
         if entry.column is not None:
             mean = self._means[entry.column]
@@ -141,13 +147,13 @@ class NodeView:
                 if not whole.missing:
                     latency = disks.held_to(whole.value, entry.rule.threshold, whole.idle)
         if latency is None:
-            return Reading(None, None, entry.rule.threshold)
+            return entry.unknown
         if latency.value is None:
-            return Reading(None, 0.0, latency.threshold)
+            return compiled.Reading(None, 0.0, latency.threshold)
         leave = compiled.leave_point(
             latency.normal, latency.threshold, self._compiled.rules.hysteresis.leave_ratio, falling=False
         )
-        return Reading(
+        return compiled.Reading(
             latency.value,
             index_of(latency.value, latency.normal, latency.saturation),
             latency.threshold,
@@ -155,33 +161,34 @@ class NodeView:
             calm=latency.value < compiled.at_or_past(leave, falling=False),
         )
 
-    def why_unknown(self, entry: compiled.Entry, values: window.Window, taken: sample.Sample) -> sample.MissingReason:
+    def why_unknown(self, entry: compiled.Entry, taken: sample.Sample) -> sample.MissingReason:
         """Return why a signal has no index: what its own sample says, or what the window lacks."""
-        said = said_missing(entry.rule.signal, taken)
+        said = said_missing(entry.names, taken)
         if said:
             return said
         if entry.percentile is not None:
             return self._percentile(entry).missing or "too_few"
         assert entry.column is not None
-        return values.why_unknown(entry.column) or said_missing("block.p99_usec", taken) or "too_few"
+        return self._values.why_unknown(self._columns[entry.column]) or said_missing(_BLOCK_P99, taken) or "too_few"
 
 
-def _plain(entry: compiled.Entry, value: float | None) -> Reading:
+def _plain(entry: compiled.Entry, value: float | None) -> compiled.Reading:
     rule = entry.rule
     if value is None:
-        return Reading(None, None, rule.threshold)
+        return entry.unknown
     index = index_of(value, rule.normal, rule.saturation)
     if entry.falling:
-        return Reading(value, index, rule.threshold, value <= entry.reach, value > entry.leave)
-    return Reading(value, index, rule.threshold, value >= entry.reach, value < entry.leave)
+        return compiled.Reading(value, index, rule.threshold, value <= entry.reach, value > entry.leave)
+    return compiled.Reading(value, index, rule.threshold, value >= entry.reach, value < entry.leave)
 
 
-def said_missing(signal: str, taken: sample.Sample) -> sample.MissingReason | None:
-    """Return the reason that a sample gives for a signal or for a group that it is in, or None."""
+def said_missing(names: Sequence[str], taken: sample.Sample) -> sample.MissingReason | None:
+    """Return the reason that a sample gives for a signal or for a group that it is in, or None.
+
+    ``names`` are the signal's and its groups', as :func:`compiled.name_and_groups` returns them.
+    """
     missing = taken.missing
-    name = signal
-    while missing and name:
+    for name in names:
         if name in missing:
             return missing[name]
-        name = name.rpartition(".")[0]
     return None

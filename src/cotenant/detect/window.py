@@ -8,6 +8,7 @@ import collections
 import math
 import operator
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
@@ -41,8 +42,10 @@ def why_unknown(times: Sequence[float], at: float, gap_s: float) -> MissingReaso
 def mean_of(values: Sequence[float]) -> float:
     """Return the plain mean, which is exact for equal values: a signal that stands at its threshold is at it."""
     first = values[0]
-    if values.count(first) == len(values):
-        return first
+    return first if values.count(first) == len(values) else _spread_mean_of(values)
+
+
+def _spread_mean_of(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
@@ -52,7 +55,7 @@ def mean_of(values: Sequence[float]) -> float:
 class Window:
     """Rows of values, one column for each signal; None where unknown."""
 
-    __slots__ = ("_gap_s", "_periods", "_rows", "_times", "seconds")
+    __slots__ = ("_gap_s", "_periods", "_rows", "_times", "_whole", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -60,12 +63,14 @@ class Window:
         self._rows: collections.deque[tuple[float | None, ...]] = collections.deque()
         self._periods: collections.deque[float] = collections.deque()
         self._gap_s = gap_limit_s(())
+        self._whole: MissingReason | None = "too_few"
 
     def clear(self) -> None:
         """Forget every row."""
         self._times.clear()
         self._rows.clear()
         self._periods.clear()
+        self._whole = "too_few"
 
     def add(self, at: float, period_s: float | None, values: tuple[float | None, ...]) -> None:
         """Add the row of one sample, and drop what is older than the window. Times must not decrease."""
@@ -78,37 +83,51 @@ class Window:
             self._rows.popleft()
             self._periods.popleft()
         self._gap_s = gap_limit_s(self._periods)
+        self._whole = why_unknown(tuple(self._times), at, self._gap_s)
 
     @property
     def gap_s(self) -> float:
         """The longest gap that leaves a value known now."""
         return self._gap_s
 
+    def columns(self) -> list[tuple[float | None, ...]]:
+        """Return each column's values, oldest first."""
+        return list(zip(*self._rows, strict=True))
+
     def means(self) -> list[float | None]:
         """Return for each column the plain mean of its known values, or None where it is unknown over the window."""
-        times = list(self._times)
-        whole = why_unknown(times, times[-1], self._gap_s) is None
+        return self.means_of(self.columns())
+
+    def means_of(self, columns: Sequence[tuple[Any, ...]]) -> list[float | None]:
+        """Return the means of these columns of the window."""
+        whole = self._whole is None
         means: list[float | None] = []
-        count = len(times)
-        for column in zip(*self._rows, strict=True):
+        count = len(self._times)
+        for column in columns:
             first = column[0]
             if column.count(first) == count:  # the usual thing: at rest, or unknown throughout
                 means.append(first if whole else None)
-                continue
-            if None not in column:
-                means.append(mean_of(column) if whole else None)
-                continue
-            known = [(t, v) for t, v in zip(times, column, strict=True) if v is not None]
-            if why_unknown([t for t, _ in known], times[-1], self._gap_s) is None:
-                means.append(mean_of([v for _, v in known]))
+            elif None not in column:
+                means.append(_spread_mean_of(column) if whole else None)
             else:
-                means.append(None)
+                means.append(self._mean_of_known(column))
         return means
 
-    def why_unknown(self, column: int) -> MissingReason | None:
-        """Return why a column is unknown over the window, or None when it is known."""
-        known = [t for t, row in zip(self._times, self._rows, strict=True) if row[column] is not None]
-        return why_unknown(known, self._times[-1], self._gap_s) if self._times else "too_few"
+    def _mean_of_known(self, column: Sequence[float | None]) -> float | None:
+        known = [(t, v) for t, v in zip(self._times, column, strict=True) if v is not None]
+        if why_unknown([t for t, _ in known], self._times[-1], self._gap_s) is not None:
+            return None
+        return mean_of([v for _, v in known])
+
+    def why_unknown(self, column: Sequence[float | None]) -> MissingReason | None:
+        """Return why one of the window's columns is unknown over the window, or None when it is known."""
+        unknown = column.count(None)
+        if not unknown:
+            return self._whole
+        if len(column) - unknown < LEAST_VALUES:
+            return "too_few"
+        known = [t for t, value in zip(self._times, column, strict=True) if value is not None]
+        return why_unknown(known, self._times[-1], self._gap_s)
 
     def remapped(self, columns: Sequence[int | None], seconds: float) -> "Window":
         """Return the window with its columns taken from these of ours (None: a new one), and another length."""
@@ -129,11 +148,20 @@ class Latencies(msgspec.Struct, frozen=True):
     percentiles: tuple[float | None, float | None, float | None]
     histogram: histogram.Histogram | None
     oldest_usec: float | None
+    seen: bool
+    """Whether the sample knows the latency, or knows that there was none."""
 
-    @property
-    def seen(self) -> bool:
-        """Whether this sample knows the latency, or knows that there was none."""
-        return self.completions == 0 or self.histogram is not None or any(p is not None for p in self.percentiles)
+
+def latencies(
+    at: float,
+    completions: int | None,
+    percentiles: tuple[float | None, float | None, float | None],
+    counts: histogram.Histogram | None,
+    oldest_usec: float | None,
+) -> Latencies:
+    """Return the row of one sample; whether it is ``seen`` follows from the rest."""
+    seen = completions == 0 or counts is not None or any(p is not None for p in percentiles)
+    return Latencies(at, completions, percentiles, counts, oldest_usec, seen)
 
 
 QUANTILES = (0.5, 0.95, 0.99)
@@ -148,19 +176,24 @@ class Percentile(msgspec.Struct, frozen=True, gc=False):
 
 
 class LatencyWindow:
-    """The window of one disk, or of all together, whose percentiles depend on how many requests completed."""
+    """The window of one disk, or of all together, whose percentiles depend on how many requests completed.
 
-    __slots__ = ("_merged", "_rows", "seconds")
+    ``_counted`` rows came with a histogram; ``_merged`` is their sum.
+    """
+
+    __slots__ = ("_counted", "_merged", "_rows", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._rows: collections.deque[Latencies] = collections.deque()
         self._merged = histogram.Histogram()
+        self._counted = 0
 
     def clear(self) -> None:
         """Forget every row."""
         self._rows.clear()
         self._merged = histogram.Histogram()
+        self._counted = 0
 
     @property
     def last_at(self) -> float | None:
@@ -172,6 +205,7 @@ class LatencyWindow:
         self._rows.append(row)
         if row.histogram is not None:
             self._merged.merge(row.histogram)
+            self._counted += 1
         self.drop_before(row.at)
 
     def drop_before(self, at: float) -> None:
@@ -181,6 +215,7 @@ class LatencyWindow:
             row = self._rows.popleft()
             if row.histogram is not None:
                 self._merged.subtract(row.histogram)
+                self._counted -= 1
 
     def percentile(self, which: int, at: float, gap_s: float) -> Percentile:
         """Return a percentile (an index into :data:`QUANTILES`) over the window.
@@ -188,11 +223,18 @@ class LatencyWindow:
         Of fewer than 30 completions only the median and the age of the oldest request in flight are taken: both are
         lower bounds of what a higher percentile would be.
         """
-        seen = [row for row in self._rows if row.seen]
-        missing = why_unknown([row.at for row in seen], at, gap_s)
+        seen: list[Latencies] = []
+        times: list[float] = []
+        counted: list[int] = []
+        for row in self._rows:
+            if row.seen:
+                seen.append(row)
+                times.append(row.at)
+            if row.completions is not None:
+                counted.append(row.completions)
+        missing = why_unknown(times, at, gap_s)
         if missing:
             return Percentile(None, missing=missing)
-        counted = [row.completions for row in self._rows if row.completions is not None]
         completions = sum(counted)
         if not counted or completions >= LEAST_COMPLETIONS:
             value = self._quantile(which, seen)
@@ -204,7 +246,7 @@ class LatencyWindow:
         return Percentile(max(bounds)) if bounds else Percentile(None, missing="too_few")
 
     def _quantile(self, which: int, seen: list[Latencies]) -> float | None:
-        if any(row.histogram is not None for row in seen):
+        if self._counted:
             return self._merged.quantile(QUANTILES[which])
         known = [p for row in seen if (p := row.percentiles[which]) is not None]
         return mean_of(known) if known else None

@@ -14,7 +14,7 @@ Bucket = Literal["none", "low", "medium", "high", "severe", "unknown"]
 HardLimit = Literal["psiMemoryFull", "psiIoSome"]
 
 
-class SignalState(msgspec.Struct, frozen=True, kw_only=True):
+class SignalState(msgspec.Struct, frozen=True, gc=False):
     """One signal over the window: its value in its own unit, its index in 0..1, and the threshold it is held to."""
 
     value: float | None = None
