@@ -391,6 +391,11 @@ def _nonzero(value: str | int | float | None) -> Any:
         return None  # _pod names it when it reads the quantities themselves
 
 
+def resource_status_of(annotations: Mapping[str, str]) -> ResourceStatus:
+    """Return what a pod's annotation says that it is bound to; nothing where there is none or it is malformed."""
+    return _resource_status(_object(annotations, RESOURCE_STATUS_ANNOTATION, []))
+
+
 def _resource_status(status: Mapping[str, Any]) -> ResourceStatus:
     cpuset = status.get("cpuset")
     listed = status.get("numaNodeResources")
