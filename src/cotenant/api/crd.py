@@ -1,4 +1,4 @@
-"""The two kinds as CustomResourceDefinitions: generated, so that schema, code and documentation cannot drift apart."""
+"""Our kinds as CustomResourceDefinitions: generated, so that schema, code and documentation cannot drift apart."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from cotenant.api import report, schema
+from cotenant.api import report, rollout, schema
 from cotenant.detect import rules
 
 Definition = dict[str, Any]
@@ -95,13 +95,34 @@ RULES = Kind(
     spec_required=True,
 )
 
-KINDS: dict[str, Kind] = {kind.short: kind for kind in (REPORT, RULES)}
+ROLLOUT = Kind(
+    kind=rollout.KIND,
+    plural=rollout.PLURAL,
+    short="crl",
+    description=" ".join((rollout.ColocationRollout.__doc__ or "").split()),
+    spec=rollout.Spec,
+    status=rollout.Status,
+    columns=(
+        Column("Phase", ".status.phase"),
+        Column("Stage", ".status.stage"),
+        Column("Changed", ".status.summary"),
+        Column("Mode", ".spec.change.mode", wide=True),
+        Column("Stopped", ".status.stopped.reason"),
+        Column("Message", ".status.message", wide=True),
+        Column("Age", ".metadata.creationTimestamp", "date"),
+    ),
+    checks={"size(self.metadata.name) <= 63": "the name becomes a label's value: 63 characters at most"},
+    spec_required=True,
+)
+
+KINDS: dict[str, Kind] = {kind.short: kind for kind in (REPORT, RULES, ROLLOUT)}
 
 _TRAITS = schema.Traits(
     list_keys={
         report.ReportedDetection: "type",
         report.ClusterNode: "name",
         report.Condition: "type",
+        rollout.GateStatus: "name",
     },
     max_items={
         report.ReportedDetection: 8,
@@ -112,8 +133,23 @@ _TRAITS = schema.Traits(
         report.ClusterNode: 500,
         report.Condition: 16,
         rules.SignalRule: 64,
+        rollout.Stage: 32,
+        rollout.StageStatus: 32,
+        rollout.GateStatus: 16,
+        rollout.LeftOut: 20,
     },
     validations={
+        rollout.Spec: {
+            "size(self.stages) > 0": "give one stage at least",
+            "self.change == oldSelf.change": "the change cannot be edited: make another rollout",
+        },
+        rollout.Change: {
+            "has(self.mode) || has(self.nodeSLO) || has(self.rules)": "give mode, nodeSLO or rules",
+        },
+        rollout.LevelGate: {"has(self.max) || has(self.maxIncrease)": "give max, maxIncrease or both"},
+        rollout.LatencyGate: {
+            "has(self.maxSeconds) || has(self.maxIncreaseRatio)": "give maxSeconds, maxIncreaseRatio or both"
+        },
         rules.SignalRule: {
             "self.normal < self.threshold && self.threshold <= self.saturation"
             " || self.normal > self.threshold && self.threshold >= self.saturation": (
@@ -121,7 +157,7 @@ _TRAITS = schema.Traits(
             )
         },
     },
-    formats=dict.fromkeys(("observedAt", "expiresAt", "lastTransitionTime"), "date-time"),
+    formats=dict.fromkeys(("observedAt", "expiresAt", "lastTransitionTime", "at"), "date-time"),
 )
 
 

@@ -9,6 +9,8 @@ import msgspec
 
 from cotenant.api.objects import Node
 
+MODE_LABEL = "cotenant.io/mode"
+"""What the node's agent does; it overrides the agent's own ``--mode``."""
 INTERFERENCE_LABEL = "cotenant.io/interference"
 AVOID_ONLINE_LABEL = "cotenant.io/avoid-online"
 AVOID_OFFLINE_LABEL = "cotenant.io/avoid-offline"

@@ -72,13 +72,34 @@ class RefusedField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     reason: str | None = None
 
 
+class NodeCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What `cotenant check` says of the node: features that are not available, other agents, and whether the priority interface writes what the kernel does not take back."""  # noqa: E501
+
+    missing: list[str] = []
+    conflicts: list[str] = []
+    irreversible: bool | None = None
+
+
+class AgentCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What the agent has counted since it started; `startedAt` tells one start from the next."""
+
+    started_at: str
+    evictions: int = 0
+    restore_failures: int = 0
+    irreversible_writes: int = 0
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What the agent found on its machine: its mode, the priority interface, and what Kata needs (absent: not looked at)."""  # noqa: E501
+    """What the agent found on its machine and says of itself: the mode in force, the priority interface, what Kata needs, its check, what is wrong now (absent: not looked at)."""  # noqa: E501
 
     mode: Mode | None = None
+    slo_revision: str | None = None
     priority_interface: str | None = None
     kata: dict[str, Any] | None = None
     refused_fields: list[RefusedField | str] = []
+    check: NodeCheck | None = None
+    counts: AgentCounts | None = None
+    problems: list[str] = []
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -62,11 +62,15 @@ class Generator:
     def _bounded(self, schema: Schema, notes: tuple[Any, ...]) -> Schema:
         for note in notes:
             if isinstance(note, msgspec.Meta):
-                schema |= {
-                    name: value
-                    for name, value in (("minimum", note.ge), ("maximum", note.le), ("maxLength", note.max_length))
-                    if value is not None
+                bounds = {
+                    "minimum": note.ge if note.gt is None else note.gt,
+                    "exclusiveMinimum": None if note.gt is None else True,
+                    "maximum": note.le,
+                    "minLength": note.min_length,
+                    "maxLength": note.max_length,
+                    "description": note.description,
                 }
+                schema |= {name: value for name, value in bounds.items() if value is not None}
         return schema
 
     def _union(self, arguments: tuple[Any, ...]) -> Schema:

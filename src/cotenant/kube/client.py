@@ -61,6 +61,7 @@ RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses")
 DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 REPORTS = Resource("cotenant.io", "v1alpha1", "nodeinterferencereports")
 RULES = Resource("cotenant.io", "v1alpha1", "detectionruleconfigs")
+ROLLOUTS = Resource("cotenant.io", "v1alpha1", "colocationrollouts")
 
 
 class _ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "next_page": "continue"}):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from cotenant.act import slo_fields
+from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import Mode, RefusedField
 from cotenant.kube.client import NODES, Client, Resource
 from cotenant.kube.informer import Informer
@@ -14,7 +15,6 @@ from cotenant.model import policy
 _log = logging.getLogger(__name__)
 
 NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
-MODE_LABEL = "cotenant.io/mode"
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 

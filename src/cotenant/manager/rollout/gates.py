@@ -1,0 +1,182 @@
+"""What the gates say of the nodes that were changed. Pure.
+
+A gate fails on what is known. It passes only where enough is known: a node that says nothing is neither good nor bad,
+and beyond ``stopping.maxUnknownShare`` of such nodes the gate is unknown.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from cotenant.api import timestamp
+from cotenant.api.report import AgentCounts
+from cotenant.api.rollout import GateName, Gates, GateState
+from cotenant.manager.rollout.view import NodeView
+
+_EPSILON = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What one gate says: its value (None: unknown) and a sentence."""
+
+    name: GateName
+    state: GateState
+    value: float | None
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Latency:
+    """P99 in seconds on the nodes of the current stage, now and before it was changed; None is unknown."""
+
+    now_seconds: float | None = None
+    before_seconds: float | None = None
+
+
+def evaluate(
+    gates: Gates, nodes: Sequence[NodeView], latency: Latency, max_unknown_share: float, wall: float
+) -> list[Result]:
+    """Return what each gate in force says of the changed nodes."""
+    judge = _Judge(gates, nodes, latency, max_unknown_share, wall)
+    asked: dict[GateName, Callable[[], Result] | None] = {
+        "interferenceLevel": judge.level if gates.interference_level is not None else None,
+        "onlineLatency": judge.latency if gates.online_latency is not None else None,
+        "evictions": judge.evictions if gates.evictions is not None else None,
+        "restoreFailures": judge.restore_failures,
+        "agentHealth": judge.health,
+        "irreversibleWrites": judge.irreversible_writes,
+    }
+    return [
+        ask() if nodes else Result(name, "idle", None, "no node is changed")
+        for name, ask in asked.items()
+        if ask is not None
+    ]
+
+
+class _Judge:
+    def __init__(
+        self, gates: Gates, nodes: Sequence[NodeView], latency: Latency, max_unknown_share: float, wall: float
+    ) -> None:
+        self._gates = gates
+        self._nodes = nodes
+        self._latency = latency
+        self._max_unknown_share = max_unknown_share
+        self._wall = wall
+
+    def _result(
+        self, name: GateName, unknown: int, value: float | None, failure: str, good: str, asked: int | None = None
+    ) -> Result:
+        """Return the gate's state; ``unknown`` of the nodes that were ``asked`` (all by default) do not tell."""
+        if failure:
+            return Result(name, "failing", value, failure)
+        count = len(self._nodes) if asked is None else asked
+        if unknown == count or unknown / count > self._max_unknown_share + _EPSILON:
+            return Result(name, "unknown", value, f"{unknown} of {count} nodes do not tell")
+        return Result(name, "passing", value, good)
+
+    def level(self) -> Result:
+        gate = self._gates.interference_level
+        assert gate is not None
+        known = [node for node in self._nodes if node.level is not None]
+        unknown = len(self._nodes) - len(known)
+        mean = sum(node.level or 0.0 for node in known) / len(known) if known else None
+        failure = ""
+        if gate.max is not None:
+            above = sorted(
+                (node for node in known if (node.level or 0.0) > gate.max), key=lambda node: -(node.level or 0.0)
+            )
+            if len(above) / len(self._nodes) > gate.max_share + _EPSILON:
+                worst = ", ".join(f"{node.name} {node.level:.2f}" for node in above[:3])
+                failure = f"{len(above)} of {len(self._nodes)} nodes above {gate.max:g}: {worst}"
+        if gate.max_increase is not None:
+            rises = [
+                node.level - node.hold.level
+                for node in known
+                if node.level is not None and node.hold is not None and node.hold.level is not None
+            ]
+            unknown = max(unknown, len(self._nodes) - len(rises))
+            rise = sum(rises) / len(rises) if rises else None
+            if not failure and rise is not None and rise > gate.max_increase + _EPSILON:
+                failure = f"the mean level rose by {rise:.2f}, more than {gate.max_increase:g}"
+        return self._result("interferenceLevel", unknown, mean, failure, "" if mean is None else f"mean {mean:.2f}")
+
+    def latency(self) -> Result:
+        gate = self._gates.online_latency
+        assert gate is not None
+        now, before = self._latency.now_seconds, self._latency.before_seconds
+        if now is None:
+            return Result("onlineLatency", "unknown", None, "the query gives no number")
+        shown = f"P99 {now * 1000:.3g} ms"
+        if gate.max_seconds is not None and now > gate.max_seconds:
+            return Result("onlineLatency", "failing", now, f"{shown}, more than {gate.max_seconds * 1000:g} ms")
+        if gate.max_increase_ratio is not None:
+            if before is None:
+                return Result("onlineLatency", "unknown", now, f"{shown}; it is not known from before the change")
+            if now > before * (1 + gate.max_increase_ratio) + _EPSILON:
+                return Result(
+                    "onlineLatency",
+                    "failing",
+                    now,
+                    f"{shown}, {before * 1000:.3g} ms before the change: more than {gate.max_increase_ratio:.0%} up",
+                )
+        return Result("onlineLatency", "passing", now, shown)
+
+    def evictions(self) -> Result:
+        gate = self._gates.evictions
+        assert gate is not None
+        total, unknown = self._total(lambda counts: counts.evictions)
+        hours = max(1.0, sum(self._hours(node) for node in self._nodes if node.counted() is not None))
+        rate = None if unknown == len(self._nodes) else total / hours
+        failure = ""
+        if rate is not None and rate > gate.max_per_node_hour + _EPSILON:
+            failure = f"{total} evictions in {hours:.1f} node-hours, more than {gate.max_per_node_hour:g} in one"
+        return self._result("evictions", unknown, rate, failure, f"{total} evictions in {hours:.1f} node-hours")
+
+    def _hours(self, node: NodeView) -> float:
+        at = timestamp.parse(node.hold.at) if node.hold is not None else None
+        return 0.0 if at is None else max(0.0, self._wall - at) / 3600
+
+    def restore_failures(self) -> Result:
+        gate = self._gates.restore_failures
+        total, unknown = self._total(lambda counts: counts.restore_failures)
+        failure = f"{total} values could not be put back, more than {gate.max}" if total > gate.max else ""
+        value = None if unknown == len(self._nodes) else float(total)
+        return self._result("restoreFailures", unknown, value, failure, f"{total} values could not be put back")
+
+    def irreversible_writes(self) -> Result:
+        gate = self._gates.irreversible_writes
+        held_to = [
+            node for node in self._nodes if not irreversible_allowed(gate.allowed, gate.allowed_interfaces, node)
+        ]
+        if not held_to:
+            return Result("irreversibleWrites", "passing", None, "allowed")
+        writes = {node.name: node.counted() for node in held_to}
+        guilty = [name for name, counts in writes.items() if counts is not None and counts.irreversible_writes]
+        total = float(sum(counts.irreversible_writes for counts in writes.values() if counts is not None))
+        unknown = sum(counts is None for counts in writes.values())
+        failure = f"written where it is not allowed: {', '.join(sorted(guilty)[:3])}" if guilty else ""
+        value = None if unknown == len(held_to) else total
+        good = "none where it is not allowed"
+        return self._result("irreversibleWrites", unknown, value, failure, good, len(held_to))
+
+    def health(self) -> Result:
+        least = self._gates.agent_health.min_share
+        states = {node.name: node.healthy for node in self._nodes}
+        good = sum(state is True for state in states.values())
+        bad = sorted(name for name, state in states.items() if state is False)
+        count = len(states)
+        share = good / count
+        message = f"{good} of {count} agents are well"
+        if (count - len(bad)) / count < least - _EPSILON:
+            return Result("agentHealth", "failing", share, f"{message}; not so {', '.join(bad[:3])}")
+        return self._result("agentHealth", count - good - len(bad), share, "", message)
+
+    def _total(self, of: Callable[[AgentCounts], int]) -> tuple[int, int]:
+        """Return the sum over the nodes that count, and how many do not."""
+        counted = [node.counted() for node in self._nodes]
+        return sum(of(counts) for counts in counted if counts is not None), sum(counts is None for counts in counted)
+
+
+def irreversible_allowed(everywhere: bool, interfaces: Sequence[str], node: NodeView) -> bool:
+    """Return whether writes that the kernel does not take back are allowed on a node."""
+    return everywhere or (node.interface is not None and node.interface in interfaces)
