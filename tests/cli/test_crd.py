@@ -7,10 +7,14 @@ import yaml
 from cotenant.cli import app
 
 
-def test_print_gives_both_definitions_or_the_one_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_gives_all_definitions_or_the_one_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["crd", "print"]) == 0
     names = [found["metadata"]["name"] for found in yaml.safe_load_all(capsys.readouterr().out)]
-    assert names == ["nodeinterferencereports.cotenant.io", "detectionruleconfigs.cotenant.io"]
+    assert names == [
+        "nodeinterferencereports.cotenant.io",
+        "detectionruleconfigs.cotenant.io",
+        "colocationrollouts.cotenant.io",
+    ]
     assert app.run(["crd", "print", "drc", "--json"]) == 0
     (only,) = json.loads(capsys.readouterr().out)["items"]
     assert only["spec"]["names"]["shortNames"] == ["drc"]
@@ -18,7 +22,7 @@ def test_print_gives_both_definitions_or_the_one_asked_for(capsys: pytest.Captur
 
 def test_another_kind_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["crd", "print", "pods"]) == 2
-    assert "give nir or drc" in capsys.readouterr().err
+    assert "give nir or drc or crl" in capsys.readouterr().err
 
 
 def test_install_without_a_cluster_says_so(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""``cotenant crd``: the definitions of the two kinds."""
+"""``cotenant crd``: the definitions of our kinds."""
 
 import pathlib
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-KindName = Annotated[list[str] | None, typer.Argument(metavar="[nir|drc]...", help="Which kinds; both by default.")]
+KindName = Annotated[list[str] | None, typer.Argument(metavar="[nir|drc|crl]...", help="Which kinds; all by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 FIELD_MANAGER = "cotenant-install"
@@ -15,7 +15,7 @@ FIELD_MANAGER = "cotenant-install"
 
 @app.callback()
 def group() -> None:
-    """The kinds NodeInterferenceReport (nir) and DetectionRuleConfig (drc)."""
+    """The kinds NodeInterferenceReport (nir), DetectionRuleConfig (drc) and ColocationRollout (crl)."""
 
 
 @app.command("print")
