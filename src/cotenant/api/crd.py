@@ -137,6 +137,7 @@ _TRAITS = schema.Traits(
         rollout.StageStatus: 32,
         rollout.GateStatus: 16,
         rollout.LeftOut: 20,
+        rollout.ServiceBefore: 64,
     },
     validations={
         rollout.Spec: {

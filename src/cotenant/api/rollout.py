@@ -121,26 +121,25 @@ class LevelGate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
 
 
 class LatencyGate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """P99 latency of the online services on the nodes of the current stage."""
+    """P99 latency of each online service over its processes on the nodes of the current stage."""
 
-    query: Annotated[
-        str,
+    services: Annotated[
+        list[str],
         msgspec.Meta(
-            max_length=4096,
-            description="PromQL that gives one number, in seconds, for the nodes; $nodes becomes a regular expression"
-            " of their names. The manager needs --prometheus.",
+            description="Services (namespace/name) that must be known and are held to this; by default every service"
+            " of which something is known, at least one."
         ),
-    ]
+    ] = []
     max_increase_ratio: (
         Annotated[
             float,
             msgspec.Meta(
-                ge=0, le=100, description="Largest rise over the value from before the stage's change: 0.1 is a tenth."
+                ge=0, le=100, description="Largest rise over the P99 from before the stage's change: 0.1 is a tenth."
             ),
         ]
         | None
     ) = None
-    max_seconds: Annotated[float, msgspec.Meta(ge=0, description="Largest value.")] | None = None
+    max_seconds: Annotated[float, msgspec.Meta(ge=0, description="Largest P99.")] | None = None
 
 
 class EvictionGate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -230,6 +229,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     ] = 0
 
 
+class ServiceBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """The P99 latency of one service on the nodes of a stage before they were changed."""
+
+    service: str
+    seconds: float
+
+
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Where one stage is: its nodes, how many were changed and have confirmed it, how many were left out and why."""
 
@@ -243,7 +249,7 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     overridden: int = 0
     soaked_seconds: float = 0.0
     stuck_seconds: float = 0.0
-    latency_before_seconds: float | None = None
+    latency_before: list[ServiceBefore] = []
 
 
 class GateStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

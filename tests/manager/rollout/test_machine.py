@@ -207,22 +207,34 @@ def test_an_agent_that_never_takes_the_change_holds_the_rest_back(world: worlds.
 
 
 def test_latency_is_measured_before_the_stage_and_held_to_it() -> None:
-    gate = {"query": "up", "maxIncreaseRatio": 0.1}
-    world = worlds.World(SPEC | {"gates": {"onlineLatency": gate}}, NAMES)
+    world = worlds.World(SPEC | {"gates": {"onlineLatency": {"maxIncreaseRatio": 0.1}}}, NAMES)
+    world.latencies = {"shop/redis": None}
     world.run(3)
     assert world.changed() == set(), "waits for the latency from before the change"
-    world.latency = 0.010
+    world.latencies = {"shop/redis": 0.010, "shop/web": 0.5}
     world.run(3)
     assert len(world.changed()) == 1
-    assert world.rollout.status.stages[0].latency_before_seconds == 0.010
-    world.latency = 0.0109
+    before = {one.service: one.seconds for one in world.rollout.status.stages[0].latency_before}
+    assert before == world.latencies
+    world.latencies["shop/redis"] = 0.0109
     world.run(2)
     assert {gate.name: gate.state for gate in world.rollout.status.gates}["onlineLatency"] == "passing"
-    world.latency = 0.012
+    world.latencies["shop/redis"] = 0.012
     world.run(6)
     assert world.phase == "RolledBack"
     assert world.rollout.status.stopped is not None
-    assert "P99 12 ms, 10 ms before the change" in world.rollout.status.stopped.message
+    assert "shop/redis: P99 12 ms, 10 ms before the change: 20% up" in world.rollout.status.stopped.message
+
+
+@pytest.mark.parametrize("services", [[], ["shop/redis"]])
+def test_a_service_that_was_known_and_is_not_any_more_is_unknown(services: list[str]) -> None:
+    gate = {"maxIncreaseRatio": 0.1, "services": services}
+    world = worlds.World(SPEC | {"gates": {"onlineLatency": gate}}, NAMES)
+    world.latencies = {"shop/redis": 0.010, "shop/web": 0.5}
+    world.run(3)
+    del world.latencies["shop/redis"]
+    world.run(2)
+    assert {gate.name: gate.state for gate in world.rollout.status.gates}["onlineLatency"] == "unknown"
 
 
 def test_a_restart_goes_on_where_it_was_and_unwatched_time_does_not_count(world: worlds.World) -> None:

@@ -12,6 +12,7 @@ from cotenant.api.rollout import ColocationRollout, Meta, Spec
 from cotenant.manager.rollout import machine
 from cotenant.manager.rollout.holding import hold_of, holding_patch, release_patch
 from cotenant.manager.rollout.view import NodeView
+from cotenant.model.latency import P99, Quantile, ServiceLatency
 
 UID = "uid-1"
 
@@ -38,7 +39,7 @@ class World:
         self.agents: dict[str, Agent] = {}
         self.version = 0
         self.wall = 1_800_000_000.0
-        self.latency: float | None = None
+        self.latencies: dict[str, float | None] = {}
         self.target = machine.TargetState()
         self.others: frozenset[str] = frozenset()
         self.events: list[machine.Event] = []
@@ -101,7 +102,13 @@ class World:
 
     def decide(self, elapsed: float) -> machine.Step:
         observed = machine.Observed(
-            wall=self.wall, latency_seconds=self.latency, target=self.target, others=self.others
+            wall=self.wall,
+            latencies=[
+                ServiceLatency(service=name, source="prometheus", quantiles=(Quantile(quantile=P99, seconds=seconds),))
+                for name, seconds in self.latencies.items()
+            ],
+            target=self.target,
+            others=self.others,
         )
         return machine.step(self.rollout, self.views(), observed, elapsed)
 

@@ -5,12 +5,13 @@ and beyond ``stopping.maxUnknownShare`` of such nodes the gate is unknown.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cotenant.api import timestamp
 from cotenant.api.report import AgentCounts
-from cotenant.api.rollout import GateName, Gates, GateState
+from cotenant.api.rollout import GateName, Gates, GateState, LatencyGate
 from cotenant.manager.rollout.view import NodeView
+from cotenant.model.latency import P99, ServiceLatency
 
 _EPSILON = 1e-9
 
@@ -25,12 +26,31 @@ class Result:
     message: str
 
 
+MAX_SERVICES = 64
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
-    """P99 in seconds on the nodes of the current stage, now and before it was changed; None is unknown."""
+    """P99 of services in seconds on the nodes of the current stage: now, and before it was changed. A service that is
+    not there is unknown."""
 
-    now_seconds: float | None = None
-    before_seconds: float | None = None
+    now: Mapping[str, float]
+    before: Mapping[str, float]
+
+
+def measured(gate: LatencyGate, services: Sequence[ServiceLatency]) -> dict[str, float]:
+    """Return the P99 in seconds of the services that the gate is about, as far as they are known."""
+    known = {}
+    for service in services:
+        quantile = service.at(P99)
+        if quantile.seconds is not None and (not gate.services or service.service in gate.services):
+            known[service.service] = quantile.seconds
+    return known
+
+
+def before_is_known(gate: LatencyGate, before: Mapping[str, float]) -> bool:
+    """Return whether enough was measured before the change to hold a later value to it."""
+    return all(service in before for service in gate.services) if gate.services else bool(before)
 
 
 def evaluate(
@@ -103,23 +123,31 @@ class _Judge:
     def latency(self) -> Result:
         gate = self._gates.online_latency
         assert gate is not None
-        now, before = self._latency.now_seconds, self._latency.before_seconds
-        if now is None:
-            return Result("onlineLatency", "unknown", None, "the query gives no number")
-        shown = f"P99 {now * 1000:.3g} ms"
-        if gate.max_seconds is not None and now > gate.max_seconds:
-            return Result("onlineLatency", "failing", now, f"{shown}, more than {gate.max_seconds * 1000:g} ms")
+        now, before = self._latency.now, self._latency.before
+        worst = max(now.values(), default=None)
+        if gate.max_seconds is not None:
+            slow = {service: seconds for service, seconds in now.items() if seconds > gate.max_seconds}
+            if slow:
+                service, seconds = max(slow.items(), key=lambda one: one[1])
+                text = f"{service}: P99 {seconds * 1000:.3g} ms, more than {gate.max_seconds * 1000:g} ms"
+                return Result("onlineLatency", "failing", worst, text)
+        wanted = set(gate.services or now)
         if gate.max_increase_ratio is not None:
-            if before is None:
-                return Result("onlineLatency", "unknown", now, f"{shown}; it is not known from before the change")
-            if now > before * (1 + gate.max_increase_ratio) + _EPSILON:
-                return Result(
-                    "onlineLatency",
-                    "failing",
-                    now,
-                    f"{shown}, {before * 1000:.3g} ms before the change: more than {gate.max_increase_ratio:.0%} up",
+            wanted |= set(before)
+            ratios = {service: now[service] / before[service] for service in now if before.get(service, 0.0) > 0}
+            service, ratio = max(ratios.items(), key=lambda one: one[1], default=("", 0.0))
+            if ratio > 1 + gate.max_increase_ratio + _EPSILON:
+                text = (
+                    f"{service}: P99 {now[service] * 1000:.3g} ms, {before[service] * 1000:.3g} ms before the change:"
+                    f" {ratio - 1:.0%} up, more than {gate.max_increase_ratio:.0%}"
                 )
-        return Result("onlineLatency", "passing", now, shown)
+                return Result("onlineLatency", "failing", worst, text)
+            if not before_is_known(gate, before):
+                return Result("onlineLatency", "unknown", worst, "not known from before the change")
+        unknown = sorted(wanted - set(now))
+        if unknown or not wanted:
+            return Result("onlineLatency", "unknown", worst, _unknown(unknown))
+        return Result("onlineLatency", "passing", worst, f"P99 of {len(wanted)} services, at most {worst:.3g} s")
 
     def evictions(self) -> Result:
         gate = self._gates.evictions
@@ -175,6 +203,10 @@ class _Judge:
         """Return the sum over the nodes that count, and how many do not."""
         counted = [node.counted() for node in self._nodes]
         return sum(of(counts) for counts in counted if counts is not None), sum(counts is None for counts in counted)
+
+
+def _unknown(services: Sequence[str]) -> str:
+    return f"no P99 of {', '.join(services[:3])}" if services else "no service has a known P99"
 
 
 def irreversible_allowed(everywhere: bool, interfaces: Sequence[str], node: NodeView) -> bool:

@@ -20,6 +20,7 @@ from cotenant.api.rollout import (
     LeftOut,
     OnStop,
     Phase,
+    ServiceBefore,
     StageStatus,
     Status,
     Stop,
@@ -28,6 +29,7 @@ from cotenant.api.rollout import (
 from cotenant.manager.rollout import entry, gates, membership
 from cotenant.manager.rollout.holding import Hold
 from cotenant.manager.rollout.view import NodeView
+from cotenant.model.latency import ServiceLatency
 
 MAX_LEFT_OUT = 20
 """Nodes named in the status; there may be thousands."""
@@ -49,11 +51,11 @@ class TargetState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What is seen beside the nodes. ``settled``: what was last written to nodes is seen in them; ``others``: the
-    rollouts that are under way, by uid."""
+    """What is seen beside the nodes. ``latencies`` are over the nodes of the stage under way; ``settled``: what was
+    last written to nodes is seen in them; ``others``: the rollouts that are under way, by uid."""
 
     wall: float
-    latency_seconds: float | None = None
+    latencies: Sequence[ServiceLatency] = ()
     target: TargetState = TargetState()
     others: frozenset[str] = frozenset()
     settled: bool = True
@@ -146,7 +148,7 @@ class _Machine:
                 passed=stage.passed and not afresh,
                 soaked_seconds=0.0,
                 stuck_seconds=0.0,
-                latency_before_seconds=None if afresh else stage.latency_before_seconds,
+                latency_before=[] if afresh else stage.latency_before,
             )
             for stage in self._stages
         ]
@@ -160,7 +162,7 @@ class _Machine:
     def _judge(self) -> None:
         """Ask the gates, and add up for how long each is failing or unknown."""
         before = {gate.name: gate for gate in self._old.gates}
-        latency = gates.Latency(self._observed.latency_seconds, self._latency_before())
+        latency = gates.Latency(self._latency_now(), self._latency_before())
         results = gates.evaluate(
             self._spec.gates,
             self._changed,
@@ -182,9 +184,13 @@ class _Machine:
                 )
             )
 
-    def _latency_before(self) -> float | None:
+    def _latency_now(self) -> dict[str, float]:
+        gate = self._spec.gates.online_latency
+        return gates.measured(gate, self._observed.latencies) if gate is not None else {}
+
+    def _latency_before(self) -> dict[str, float]:
         index = self._index()
-        return None if index is None else self._stages[index].latency_before_seconds
+        return {} if index is None else {one.service: one.seconds for one in self._stages[index].latency_before}
 
     def _index(self) -> int | None:
         """Return the stage that is under way, or None when all have passed."""
@@ -211,10 +217,13 @@ class _Machine:
 
     def _in_stage(self, index: int, clear: bool) -> Step:
         stage, spec = self._stages[index], self._spec.stages[index]
-        if self._needs_latency_before(index):
-            if self._observed.latency_seconds is None:
+        gate = self._spec.gates.online_latency
+        if gate is not None and gate.max_increase_ratio is not None and not stage.latency_before and not stage.changed:
+            before = self._latency_now()
+            if not gates.before_is_known(gate, before):
                 return self._stuck(index, "waiting for the latency from before the change")
-            stage = self._put(index, latency_before_seconds=self._observed.latency_seconds)
+            kept = [ServiceBefore(service=name, seconds=before[name]) for name in sorted(before)[: gates.MAX_SERVICES]]
+            stage = self._put(index, latency_before=kept)
         hold = self._next(index) if clear and self._observed.settled else ()
         if stage.nodes == 0:
             if any(membership.selects(spec, node) for node in self._nodes):
@@ -231,16 +240,6 @@ class _Machine:
             text = f"{left_out} of its {stage.nodes} nodes are left out, {unconfirmed} have not confirmed the change"
             return self._stuck(index, text)
         return self._soaking(index, clear)
-
-    def _needs_latency_before(self, index: int) -> bool:
-        gate = self._spec.gates.online_latency
-        stage = self._stages[index]
-        return (
-            gate is not None
-            and gate.max_increase_ratio is not None
-            and stage.latency_before_seconds is None
-            and stage.changed == 0
-        )
 
     def _next(self, index: int) -> tuple[tuple[str, Hold], ...]:
         """Return the nodes to change now: of this stage and of earlier ones, no more than may be unconfirmed."""
