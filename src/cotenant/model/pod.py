@@ -4,7 +4,7 @@ Koordinator's labels, annotations and extended resources are parsed once, when t
 counts as absent and is named in :attr:`Pod.problems`: a typing error in one annotation never ends a tick.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -34,7 +34,8 @@ EXTENDED_RESOURCE_SPEC_ANNOTATION = "node.koordinator.sh/extended-resource-spec"
 BATCH_CPU = ("kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu")
 BATCH_MEMORY = ("kubernetes.io/batch-memory", "koordinator.sh/batch-memory")
 MID_CPU = ("kubernetes.io/mid-cpu",)
-_EXTENDED = frozenset({*BATCH_CPU, *BATCH_MEMORY, *MID_CPU, "kubernetes.io/mid-memory"})
+MID_MEMORY = ("kubernetes.io/mid-memory",)
+_EXTENDED = frozenset({*BATCH_CPU, *BATCH_MEMORY, *MID_CPU, *MID_MEMORY})
 """What the annotation of extended resources may speak of: the native resources are the API server's to check."""
 
 _QOS_CLASSES: dict[str, QosClass] = {"LSE": "LSE", "LSR": "LSR", "LS": "LS", "BE": "BE", "SYSTEM": "SYSTEM"}
@@ -132,13 +133,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def qos_label(self) -> QosClass | None:
         """Koordinator's class as labelled, or None when there is no label or an unknown one."""
-        return _QOS_CLASSES.get(self.labels.get(QOS_LABEL, ""))
+        return qos_class(self.labels.get(QOS_LABEL))
 
     @property
     def qos(self) -> QosClass:
         """Koordinator's class with the default for pods without the label."""
-        default: dict[KubeQos, QosClass] = {"Guaranteed": "LSR", "Burstable": "LS", "BestEffort": "BE"}
-        return self.qos_label or default[self.kube_qos]
+        return self.qos_label or default_qos(self.kube_qos)
 
     @property
     def best_effort(self) -> bool:
@@ -148,13 +148,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def band(self) -> PriorityBand | None:
         """The priority band: the label (an unknown value is none), then ``spec.priority``, then the class's default."""
-        label = self.labels.get(PRIORITY_CLASS_LABEL)
-        if label is not None:
-            return next((band for _, _, band in _BANDS if label == f"koord-{band}"), None)
-        by_priority = band_of(self.priority)
-        if by_priority is not None:
-            return by_priority
-        return "batch" if self.qos == "BE" else "prod"
+        return band(self.labels, self.priority, self.qos)
 
     @property
     def sub_priority(self) -> int:
@@ -195,6 +189,25 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     def batch_request_millicores(self) -> int:
         """Return the sum of the containers' batch-cpu requests, in thousandths of a CPU."""
         return sum(container.extended_request(BATCH_CPU) for container in self.containers)
+
+
+def qos_class(text: str | None) -> QosClass | None:
+    """Return Koordinator's class of that name, or None where there is none."""
+    return _QOS_CLASSES.get(text or "")
+
+
+def default_qos(kube_qos: KubeQos) -> QosClass:
+    """Return Koordinator's class of a pod without the label."""
+    default: dict[KubeQos, QosClass] = {"Guaranteed": "LSR", "Burstable": "LS", "BestEffort": "BE"}
+    return default[kube_qos]
+
+
+def band(labels: Mapping[str, str], priority: int | None, qos: QosClass) -> PriorityBand | None:
+    """Return the priority band: the label (None where unknown), then ``spec.priority``, then the class's default."""
+    label = labels.get(PRIORITY_CLASS_LABEL)
+    if label is not None:
+        return next((name for _, _, name in _BANDS if label == f"koord-{name}"), None)
+    return band_of(priority) or ("batch" if qos == "BE" else "prod")
 
 
 def band_of(priority: int | None) -> PriorityBand | None:
@@ -371,9 +384,17 @@ def _kube_qos(wire: _Pod) -> KubeQos:
         return stated
     containers = [*(wire.spec.init_containers or ()), *(wire.spec.containers or ())]
     resources = [wire.spec.resources] if wire.spec.resources else [c.resources or _Resources() for c in containers]
+    return kube_qos([(r.requests or {}, r.limits or {}) for r in resources])
+
+
+Quantities = Mapping[str, str | int | float]
+
+
+def kube_qos(resources: Iterable[tuple[Quantities, Quantities]]) -> KubeQos:
+    """Return Kubernetes' class of a pod by requests and limits: of each container, or of the pod where it has some."""
     pairs = [
-        (_nonzero((r.requests or {}).get(name)), _nonzero((r.limits or {}).get(name)))
-        for r in resources
+        (_nonzero(requests.get(name)), _nonzero(limits.get(name)))
+        for requests, limits in resources
         for name in ("cpu", "memory")
     ]
     if all(request is None and limit is None for request, limit in pairs):
