@@ -1,0 +1,1 @@
+"""The admission webhook: colocation profiles applied to pods, and pods and configuration checked."""
