@@ -172,3 +172,30 @@ def test_a_detection_that_triggers_does_not_wait_for_the_interval_and_what_gets_
         assert not better or before - fleet.nodes["n1"].written_at < MIN_INTERVAL_SECONDS
     assert fleet.nodes["n1"].written is not None
     assert fleet.nodes["n1"].written.bucket == "none"
+
+
+def test_facts_that_change_are_written_and_the_same_again_are_not(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    live(15)
+    write(fleet, clock)
+    name = next(iter(fleet.nodes))
+    fleet.hear(name, [], report.NodeFacts(mode="enforce"))
+    live(int(MIN_INTERVAL_SECONDS))
+    (status,) = write(fleet, clock)
+    assert status.node_facts is not None
+    assert status.node_facts.mode == "enforce"
+    fleet.hear(name, [], report.NodeFacts(mode="enforce"))
+    live(int(MIN_INTERVAL_SECONDS) + 1)
+    assert write(fleet, clock) == []
+
+
+def test_a_new_leader_writes_nothing_for_the_facts_that_an_earlier_one_has_written(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    facts = report.NodeFacts(mode="enforce", check=report.NodeCheck(missing=["psi"], irreversible=False))
+    earlier = msgspec.json.decode(
+        msgspec.json.encode(report.ReportStatus(bucket="none", node_facts=facts)), type=report.ReportStatus
+    )
+    fleet.take_over({"n1": earlier}, 0)
+    fleet.hear("n1", [], facts)
+    live(15)
+    assert write(fleet, clock) == []

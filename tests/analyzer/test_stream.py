@@ -62,6 +62,27 @@ async def test_samples_go_up_and_instructions_come_down(
     assert fleet.nodes["n1"].facts.mode == "observe"
 
 
+async def test_facts_that_change_are_told_in_the_same_call_and_again_in_the_next(
+    fleet: Fleet, start: Callable[[str], Sender], make_sample: MakeSample
+) -> None:
+    def mode() -> str | None:
+        told = fleet.nodes.get("n1")
+        return told.facts.mode if told is not None and told.facts is not None else None
+
+    receiver = receiving.Receiver(fleet, receiving.Instructions())
+    async with receiving.serving(receiver, "127.0.0.1:0") as port:
+        sender = start(f"127.0.0.1:{port}")
+        sender.offer(make_sample(100.0))
+        await until(lambda: mode() == "observe")
+        sender.tell(b'{"mode":"enforce"}')
+        await until(lambda: mode() == "enforce")
+        assert sender.failures == 0
+    await until(lambda: sender.failures > 0)
+    fleet.nodes.clear()
+    async with receiving.serving(receiver, f"127.0.0.1:{port}"):
+        await until(lambda: mode() == "enforce")
+
+
 async def test_the_newest_thirty_arrive_after_the_analyzer_was_away(
     fleet: Fleet, start: Callable[[str], Sender], make_sample: MakeSample
 ) -> None:

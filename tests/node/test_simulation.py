@@ -16,3 +16,13 @@ def test_a_noisy_node_triggers_and_a_calm_one_never_does() -> None:
 def test_the_same_seed_gives_the_same_samples() -> None:
     assert SimulatedNode("a", True, 1).sample(1.0, 0.0) == SimulatedNode("a", True, 1).sample(1.0, 0.0)
     assert SimulatedNode("a", True, 2).sample(1.0, 0.0) != SimulatedNode("a", True, 1).sample(1.0, 0.0)
+
+
+def test_a_simulated_agent_says_what_its_labels_ask() -> None:
+    node = SimulatedNode("a", False, 1)
+    node.interface = "openeuler-qos-level"
+    said = node.facts({"cotenant.io/mode": "enforce", "cotenant.io/slo-revision": "7"})
+    assert (said.mode, said.slo_revision, said.priority_interface) == ("enforce", "7", "openeuler-qos-level")
+    assert said.check is not None
+    assert said.check.irreversible
+    assert node.facts({}).mode == "observe"

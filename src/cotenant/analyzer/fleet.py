@@ -49,7 +49,7 @@ class Fleet:
                 return
             publication = self.nodes[node] = NodePublication(node, now)
         if facts is not None:
-            publication.facts = facts
+            publication.tell(facts, now)
         engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
         newest = max((taken.uptime_s for taken in samples if _is_placed(taken.uptime_s)), default=0.0)
         for taken in samples:

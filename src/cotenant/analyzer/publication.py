@@ -2,7 +2,7 @@
 
 Published turns unknown only after a minute without a known level; a hard limit is lifted only after it was clear for
 ``minHoldSeconds``. A report is written when something material changes (bucket, hard limits, triggered detections,
-suspects), or as a heartbeat. Pure: times come in, reports go out.
+suspects, the agent's facts), or as a heartbeat. Pure: times come in, reports go out.
 """
 
 import dataclasses
@@ -37,6 +37,7 @@ class Material:
     hard: tuple[HardLimit, ...] = ()
     triggered: frozenset[DetectionName] = frozenset()
     suspects: frozenset[str] = frozenset()
+    facts: report.NodeFacts | None = None
 
     @property
     def severity(self) -> tuple[int, int]:
@@ -77,11 +78,19 @@ class NodePublication:
             hard=tuple(sorted(status.hard)),
             triggered=frozenset(found.type for found in status.detections if found.triggered),
             suspects=frozenset(suspect.name for found in status.detections for suspect in found.suspects),
+            facts=status.node_facts,
         )
+        self.facts = status.node_facts
         self.written_at = now
         self.heartbeat_at = now + HEARTBEAT_SECONDS * random.uniform(0.2, 1.0)
         self.observed_wall = timestamp.parse(status.observed_at) or 0.0
         self._material = self.written
+
+    def tell(self, facts: report.NodeFacts, now: float) -> None:
+        """Take what the node's agent says of its machine and of itself."""
+        if facts is not self.facts and facts != self.facts:
+            self.facts = facts
+            self._settle(now)
 
     def hear(self, evaluation: Evaluation, now: float, observed_wall: float, min_hold_seconds: float) -> None:
         """Take the newest evaluation of the node."""
@@ -121,7 +130,7 @@ class NodePublication:
         found = self.evaluation
         hard = tuple(sorted(self._in_force_at))
         if found is None:
-            return Material(bucket="unknown", hard=hard)
+            return Material(bucket="unknown", hard=hard, facts=self.facts)
         return Material(
             bucket=found.bucket if found.interference_level is not None else "unknown",
             hard=hard,
@@ -129,6 +138,7 @@ class NodePublication:
             suspects=frozenset(
                 suspect.name for state in found.detections.values() for suspect in state.suspects[:MAX_NAMED]
             ),
+            facts=self.facts,
         )
 
     def is_due(self, now: float, no_loosening_until: float) -> bool:

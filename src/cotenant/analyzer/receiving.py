@@ -99,6 +99,8 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 if not self._leads():
                     await context.write(stream_pb2.Downward(leader=self._leader()))
                     return
+                if message.HasField("hello"):  # again, because its facts have changed
+                    facts = self._facts(node, message.hello.facts) or facts
                 self._hear(node, message.batch, facts)
                 version = self._version(node)
                 if version != said:
@@ -149,8 +151,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 self.malformed += 1
                 continue
             taken.append(msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds or decoded.uptime_s))
-        if taken:
-            self._fleet.hear(node, taken, facts)
+        self._fleet.hear(node, taken, facts)
 
     def _downward(self, node: str, version: str) -> stream_pb2.Downward:
         alarms = [

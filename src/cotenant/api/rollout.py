@@ -15,8 +15,9 @@ from cotenant.api.report import Condition, Mode, Ratio
 
 KIND = "ColocationRollout"
 PLURAL = "colocationrollouts"
-SLO_LABEL = "cotenant.io/slo-revision"
-"""On a Node: the revision of the SLO configuration that its NodeSLO is made from, instead of the newest."""
+SLO_REVISION = "cotenant.io/slo-revision"
+"""Label of a Node: the revision of the SLO configuration that its NodeSLO is made from, instead of the active one.
+Annotation of a NodeSLO: the revision that it was made from."""
 RULES_LABEL = "cotenant.io/rules-rollout"
 """On a Node: the rollout whose rules judge it."""
 HOLD_ANNOTATION = "cotenant.io/rollout"
@@ -323,7 +324,7 @@ def labels_of(change: Change, name: str) -> Mapping[str, str]:
     if change.mode is not None:
         wanted[MODE_LABEL] = change.mode
     if change.node_slo is not None:
-        wanted[SLO_LABEL] = change.node_slo
+        wanted[SLO_REVISION] = change.node_slo
     if change.rules is not None:
         wanted[RULES_LABEL] = name
     return wanted

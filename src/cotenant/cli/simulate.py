@@ -1,6 +1,7 @@
 """``cotenant simulate``: things that do not exist, for trying out those that do."""
 
-from typing import Annotated
+import pathlib
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +26,14 @@ def nodes(
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="The analyzer.")] = "127.0.0.1:7443",
     prefix: Annotated[str, typer.Option(help="What their names begin with; a number follows.")] = "node-",
     first: Annotated[int, typer.Option(min=0, help="The first number.")] = 0,
+    interface: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Priority interface that they find; several: in turn.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Obey the labels of the cluster's Nodes.")] = False,
+    noisy_when: Annotated[
+        str, typer.Option(metavar="LABEL=VALUE", help="With --follow: noisy while the Node has this label.")
+    ] = "",
+    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="With --follow: which cluster.")] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help="For how long; until ctrl-C by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -34,8 +43,19 @@ def nodes(
     from cotenant.cli import printing
     from cotenant.node import simulation
 
-    plan = simulation.Plan(count=count, prefix=prefix, first=first, noisy_ratio=noisy_ratio, address=address)
-    counts = asyncio.run(simulation.run(plan, seconds))
+    label, given, value = noisy_when.partition("=")
+    if noisy_when and not (follow and label and given):
+        raise typer.BadParameter("give LABEL=VALUE, and --follow", param_hint="--noisy-when")
+    plan = simulation.Plan(
+        count=count,
+        prefix=prefix,
+        first=first,
+        noisy_ratio=noisy_ratio,
+        address=address,
+        interfaces=_interfaces(interface or []),
+        noisy_when=(label, value) if noisy_when else None,
+    )
+    counts = asyncio.run(_run(plan, seconds, kubeconfig, follow))
     if not counts["sent"]:
         raise NoAnalyzer(
             f"{address}: no analyzer took a sample; start `cotenant analyzer`, or give --address HOST:PORT"
@@ -44,3 +64,23 @@ def nodes(
         printing.print_json(counts)
     else:
         printing.print_table(("", ""), [(name, str(value)) for name, value in counts.items()], "nothing was sent")
+
+
+async def _run(plan: Any, seconds: float | None, kubeconfig: pathlib.Path | None, follow: bool) -> dict[str, int]:
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.node import simulation
+
+    if not follow:
+        return await simulation.run(plan, seconds)
+    async with Client(load_configuration(kubeconfig), "cotenant-simulate") as client:
+        return await simulation.run(plan, seconds, client)
+
+
+def _interfaces(names: list[str]) -> Any:
+    """Return the interfaces of these names; mainline-idle where none is given."""
+    from cotenant.model.priority import NAMES
+
+    for name in names:
+        if name not in NAMES:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--interface")
+    return tuple(names) or ("mainline-idle",)

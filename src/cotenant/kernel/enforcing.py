@@ -61,6 +61,9 @@ class Enforcer:
         self._interface: PriorityInterface
         self._topology: Topology
         self._agents: tuple[str, ...] = ()
+        self.irreversible_writes = 0
+        """Files written that the kernel does not take back."""
+        self.evictions = 0
 
     def look(
         self,
@@ -100,7 +103,7 @@ class Enforcer:
         if self.conflict:
             return []
         with self._lock:
-            return self._writer.apply(items)
+            return self._apply(items)
 
     def restore(self) -> undo.Restoration:
         """Put back everything that the journal shows, while no other thread writes.
@@ -117,8 +120,15 @@ class Enforcer:
         """
         with self._lock:
             items = tuple(decide(seen))
-            outcomes = [] if self.conflict else self._writer.apply(items)
+            outcomes = [] if self.conflict else self._apply(items)
         return Round(items, tuple(outcomes), seen.priority, self.conflict)
+
+    def _apply(self, items: Sequence[PlanItem]) -> list[executor.Outcome]:
+        outcomes = self._writer.apply(items)
+        written = [outcome.item for outcome in outcomes if outcome.state == "written"]
+        self.irreversible_writes += sum(item.irreversible for item in written)
+        self.evictions += sum(item.op == "evict" for item in written)
+        return outcomes
 
     def _probe(self) -> None:
         now = self._clock.monotonic()

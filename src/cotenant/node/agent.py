@@ -25,6 +25,7 @@ from cotenant.model.snapshot import Snapshot
 from cotenant.node import labels
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
+from cotenant.node.releasing import Releasing
 from cotenant.node.sending import Sender
 from cotenant.units import clock as clocks
 
@@ -45,6 +46,8 @@ class Status:
 
     rounds: int = 0
     round_failures: int = 0
+    failing_rounds: int = 0
+    """Failed without one in between that did not."""
     writes: int = 0
     late_ticks: int = 0
     conflict: str = ""
@@ -80,6 +83,7 @@ class Agent:
         self.curing = curing.Curing()
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
+        self.releasing = Releasing(root, enforcer, self._clock)
         self.evaluation: Evaluation | None = None
         self._paths: dict[str, str] = {}
         self._unlisted: frozenset[str] = frozenset()
@@ -153,12 +157,16 @@ class Agent:
     async def _enforce(self) -> None:
         while True:
             await asyncio.sleep(ENFORCE_EVERY_SECONDS)
-            if self._policy.mode == "observe" or self._source.age_seconds is None:
-                continue
             try:
+                if self._policy.mode_known:
+                    await asyncio.to_thread(self.releasing.follow, self._policy.mode)
+                if self._policy.mode == "observe" or self._source.age_seconds is None:
+                    continue
                 await asyncio.to_thread(self.enforce_once)
+                self.status.failing_rounds = 0
             except Exception as error:  # noqa: BLE001 - the outermost loop: one failed round must not end the next
                 self.status.round_failures += 1
+                self.status.failing_rounds += 1
                 if self.status.round_failures in (1, 10, 100) or self.status.round_failures % 1000 == 0:
                     _log.exception("round failed (%d so far): %s", self.status.round_failures, error)
 

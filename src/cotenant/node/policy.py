@@ -7,6 +7,7 @@ from typing import Any, get_args
 from cotenant.act import slo_fields
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import Mode, RefusedField
+from cotenant.api.rollout import SLO_REVISION
 from cotenant.kube.client import NODES, Client, Resource
 from cotenant.kube.informer import Informer
 from cotenant.model import node as nodes
@@ -21,12 +22,17 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 class Policy:
     """The newest that was valid. What cannot be read keeps the old, and is named in :attr:`problems`."""
 
-    def __init__(self, name: str, default_mode: Mode) -> None:
+    def __init__(self, name: str, default_mode: Mode, *, follows_node: bool = True) -> None:
         self._name = name
         self._default_mode = default_mode
         self._node: Mapping[str, Any] | None = None
+        self._follows_node = follows_node
         self.mode: Mode = default_mode
+        self.mode_known = not follows_node
+        """Whether the mode is what somebody wants: not before the Node was seen, nor by a label that says nothing."""
         self.slo: policy.NodeSlo | None = None
+        self.slo_revision: str | None = None
+        """What the newest NodeSLO was made from, where the manager says."""
         self.refused: tuple[RefusedField, ...] = ()
         self.problems: dict[str, str] = {}
 
@@ -37,6 +43,7 @@ class Policy:
         wanted = labels.get(MODE_LABEL)
         self.problems.pop("mode", None)
         self.mode = next((mode for mode in MODES if mode == wanted), self._default_mode)
+        self.mode_known = not self._follows_node or (value is not None and wanted in (None, *MODES))
         if wanted is not None and wanted not in MODES:
             self.problems["mode"] = f"label {MODE_LABEL}={wanted}: write {', '.join(MODES)}"
 
@@ -49,7 +56,7 @@ class Policy:
         """Take the NodeSLO; None when it is gone: then nothing is asked, and what was written is released."""
         self.problems.pop("slo", None)
         if value is None:
-            self.slo, self.refused = None, ()
+            self.slo, self.slo_revision, self.refused = None, None, ()
             return
         try:
             self.slo, complaints = policy.decode(value, f"nodeslo/{self._name}")
@@ -57,6 +64,8 @@ class Policy:
             self.problems["slo"] = str(error)
             _log.error("%s; the last valid policy stays", error)
             return
+        annotations = (value.get("metadata") or {}).get("annotations") or {}
+        self.slo_revision = annotations.get(SLO_REVISION)
         self.refused = tuple(RefusedField(field=field, reason=why) for field, why in slo_fields.refused(value))
         if complaints:
             self.problems["slo"] = "; ".join(complaints)

@@ -8,16 +8,13 @@ import pathlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
 import cotenant
-from cotenant.api.report import Mode, NodeFacts
-from cotenant.kernel import enforcing, executor, kata, paths, sampler
-from cotenant.kernel.priority import probing
+from cotenant.api.report import Mode
+from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, expiry, metrics, nri, policy, sending, starting
+from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, sending, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -57,11 +54,14 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         root, node=settings.name, period_s=settings.period_seconds, clock=clock, llc_probe=settings.llc_probe
     )
     source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
-    kept = policy.Policy(settings.name, settings.mode)
+    kept = policy.Policy(settings.name, settings.mode, follows_node=settings.follow_cluster)
     writer = executor.Executor(root)
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
-    sender = _sender(settings, root) if settings.analyzer else None
+    sender = _sender(settings) if settings.analyzer else None
     working = agent.Agent(root, taking, source, kept, enforcer, sender, clock)
+    telling = facts.Telling(
+        facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
+    )
     plugin = None
     if settings.nri is not None:
         decisions = starting.Starting(source, kept, enforcer)
@@ -73,6 +73,8 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         async with contextlib.AsyncExitStack() as opened:
             config = load_configuration(settings.kubeconfig) if settings.follow_cluster else None
             loops: list[Coroutine[Any, Any, None]] = [working.run()]
+            if sender is not None:
+                loops.append(telling.run(sender.tell))
             if plugin is not None:
                 loops.append(plugin.run())
             if config is not None:
@@ -92,8 +94,6 @@ def _expiry(
     return expiry.Expiry(client, name, lambda: kept.object, lambda: sender is not None and sender.connected, clock)
 
 
-def _sender(settings: Settings, root: paths.Root) -> sending.Sender:
-    found = probing.probe(root) if settings.interface is None else probing.choose(root, settings.interface)
-    facts = NodeFacts(mode=settings.mode, priority_interface=found.name, kata=msgspec.to_builtins(kata.read(root)))
-    identity = sending.Identity(node=settings.name, version=cotenant.__version__, facts=msgspec.json.encode(facts))
+def _sender(settings: Settings) -> sending.Sender:
+    identity = sending.Identity(node=settings.name, version=cotenant.__version__)
     return sending.Sender(identity, settings.analyzer, channel.opener(settings.analyzer_ca, settings.token_file))

@@ -99,6 +99,7 @@ class Sender:
         self._ready = asyncio.Event()
         self._accepted = asyncio.Event()
         self._calls = 0
+        self._told = identity
         self.orders = Orders()
         self.connected = False
         self.sent = 0
@@ -113,6 +114,11 @@ class Sender:
         self._taken += 1
         if self._taken - self._sent_to >= self.orders.samples_per_message or self.orders.is_alarming(taken):
             self._ready.set()
+
+    def tell(self, facts: bytes) -> None:
+        """Say other facts of the node from now on: with the next message, and again in each new call."""
+        self._identity = dataclasses.replace(self._identity, facts=facts)
+        self._ready.set()
 
     async def run(self) -> None:
         """Send until cancelled, reconnecting with a back-off."""
@@ -157,10 +163,7 @@ class Sender:
         )
 
     async def _messages(self, call: int) -> AsyncIterator[stream_pb2.Upward]:
-        who = self._identity
-        yield stream_pb2.Upward(
-            hello=stream_pb2.Hello(node=who.node, boot_id=who.boot_id, version=who.version, facts=who.facts)
-        )
+        yield self._hello()
         await self._accepted.wait()  # until then samples stay here, and not in a connection that may never be
         if call != self._calls:
             return
@@ -173,6 +176,8 @@ class Sender:
             if call != self._calls:
                 return  # gRPC still asks on behalf of a call that has ended: these samples are the next one's
             self._ready.clear()
+            if self._told != self._identity:
+                yield self._hello()
             batch = [
                 stream_pb2.Sample(uptime_seconds=uptime, json=encoded)
                 for number, uptime, encoded in self._kept
@@ -182,3 +187,9 @@ class Sender:
             if batch:
                 self.sent += len(batch)
                 yield stream_pb2.Upward(batch=stream_pb2.Batch(samples=batch))
+
+    def _hello(self) -> stream_pb2.Upward:
+        self._told = who = self._identity
+        return stream_pb2.Upward(
+            hello=stream_pb2.Hello(node=who.node, boot_id=who.boot_id, version=who.version, facts=who.facts)
+        )

@@ -4,10 +4,18 @@ import asyncio
 import dataclasses
 import random
 import time
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from cotenant.api.marks import MODE_LABEL
+from cotenant.api.objects import Node
+from cotenant.api.report import AgentCounts, NodeCheck, NodeFacts
+from cotenant.api.rollout import SLO_REVISION
+from cotenant.kube.client import NODES, Client
+from cotenant.kube.informer import Informer
 from cotenant.model import sample
+from cotenant.model.priority import InterfaceName
 from cotenant.node.sending import Identity, Sender
 
 
@@ -21,6 +29,10 @@ class Plan:
     noisy_ratio: float = 0.0
     seed: int = 1
     address: str = "127.0.0.1:7443"
+    interfaces: tuple[InterfaceName, ...] = ("mainline-idle",)
+    """The priority interfaces that their agents find, in turn."""
+    noisy_when: tuple[str, str] | None = None
+    """A label of the Node with which it is noisy."""
 
 
 class SimulatedNode:
@@ -29,8 +41,20 @@ class SimulatedNode:
     def __init__(self, name: str, noisy: bool, seed: int) -> None:
         self.name = name
         self.noisy = noisy
+        self.interface: InterfaceName = "mainline-idle"
         self._random = random.Random(f"{seed}/{name}")
         self._boot_id = f"simulated-{name}"
+
+    def facts(self, labels: Mapping[str, str]) -> NodeFacts:
+        """Return what the node's agent would say of itself while its Node has these labels."""
+        mode = labels.get(MODE_LABEL)
+        return NodeFacts(
+            mode=mode if mode in ("dry-run", "enforce") else "observe",  # type: ignore[arg-type]
+            slo_revision=labels.get(SLO_REVISION),
+            priority_interface=self.interface,
+            check=NodeCheck(irreversible=self.interface.startswith("openeuler")),
+            counts=AgentCounts(started_at=self._boot_id),
+        )
 
     def sample(self, uptime_s: float, wall: float) -> sample.Sample:
         """Return the sample of the second that ends now."""
@@ -65,31 +89,84 @@ class SimulatedNode:
         )
 
 
-async def run(plan: Plan, seconds: float | None) -> dict[str, int]:
-    """Stream all nodes' samples, spread over each second, for a time or until cancelled; returns what was sent."""
-    noisy = round(plan.count * plan.noisy_ratio)
-    nodes = [
-        SimulatedNode(f"{plan.prefix}{number}", number - plan.first < noisy, plan.seed)
-        for number in range(plan.first, plan.first + plan.count)
-    ]
-    facts = msgspec.json.encode({"mode": "observe"})
-    senders = [Sender(Identity(node.name, version="simulated", facts=facts), plan.address) for node in nodes]
-    tasks = [asyncio.create_task(sender.run()) for sender in senders]
-    started = time.monotonic()
+class _Labels:
+    """The labels of a cluster's nodes; those that are not there have none."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Mapping[str, str]] = {}
+
+    def of(self, name: str) -> Mapping[str, str]:
+        return self._labels.get(name, {})
+
+    def replaced(self, objects: dict[str, Node]) -> None:
+        self._labels = {name: node.metadata.labels or {} for name, node in objects.items()}
+
+    def put(self, key: str, value: Node) -> None:
+        self._labels[key] = value.metadata.labels or {}
+
+    def removed(self, key: str) -> None:
+        self._labels.pop(key, None)
+
+
+class _Streams:
+    """The nodes with their senders."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        noisy = round(plan.count * plan.noisy_ratio)
+        numbers = range(plan.first, plan.first + plan.count)
+        self.nodes = [SimulatedNode(f"{plan.prefix}{n}", n - plan.first < noisy, plan.seed) for n in numbers]
+        for position, node in enumerate(self.nodes):
+            node.interface = plan.interfaces[position % len(plan.interfaces)]
+        self._noisy = {node.name for node in self.nodes if node.noisy}
+        self._facts = [msgspec.json.encode(node.facts({})) for node in self.nodes]
+        self.senders = [
+            Sender(Identity(node.name, version="simulated", facts=facts), plan.address)
+            for node, facts in zip(self.nodes, self._facts, strict=True)
+        ]
+
+    def obey(self, position: int, labels: Mapping[str, str]) -> None:
+        """Have one node do what its labels say."""
+        node, wanted = self.nodes[position], self._plan.noisy_when
+        node.noisy = node.name in self._noisy or (wanted is not None and labels.get(wanted[0]) == wanted[1])
+        facts = msgspec.json.encode(node.facts(labels))
+        if facts != self._facts[position]:
+            self._facts[position] = facts
+            self.senders[position].tell(facts)
+
+
+async def run(plan: Plan, seconds: float | None, client: Client | None = None) -> dict[str, int]:
+    """Stream all nodes' samples, spread over each second, for a time or until cancelled; returns what was sent.
+
+    With a client the nodes obey the labels of the cluster's Nodes of their names.
+    """
+    streams, labels = _Streams(plan), _Labels()
+    tasks = [asyncio.create_task(sender.run()) for sender in streams.senders]
+    if client is not None:
+        tasks.append(asyncio.create_task(Informer(client, NODES, Node, labels).run()))
     try:
-        for tick in range(2**62):
-            for position, (node, sender) in enumerate(zip(nodes, senders, strict=True)):
-                due = started + tick + position / plan.count
-                if (wait := due - time.monotonic()) > 0.002:
-                    await asyncio.sleep(wait)
-                if seconds is not None and due - started >= seconds:
-                    return _counts(senders)
-                sender.offer(node.sample(1000.0 + due - started, time.time()))
+        await _stream(plan, streams, labels.of if client is not None else None, seconds)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return _counts(senders)
+    return _counts(streams.senders)
+
+
+async def _stream(
+    plan: Plan, streams: _Streams, labels: Callable[[str], Mapping[str, str]] | None, seconds: float | None
+) -> None:
+    started = time.monotonic()
+    for tick in range(2**62):
+        for position, (node, sender) in enumerate(zip(streams.nodes, streams.senders, strict=True)):
+            due = started + tick + position / plan.count
+            if (wait := due - time.monotonic()) > 0.002:
+                await asyncio.sleep(wait)
+            if seconds is not None and due - started >= seconds:
+                return
+            if labels is not None:
+                streams.obey(position, labels(node.name))
+            sender.offer(node.sample(1000.0 + due - started, time.time()))
 
 
 def _counts(senders: list[Sender]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from tests.manager.rollout import world as worlds
 
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import AgentCounts, NodeCheck
-from cotenant.api.rollout import HOLD_ANNOTATION, RULES_LABEL, SLO_LABEL
+from cotenant.api.rollout import HOLD_ANNOTATION, RULES_LABEL, SLO_REVISION
 from cotenant.manager.rollout import machine
 
 NAMES = [f"n{number}" for number in range(20)]
@@ -255,7 +255,7 @@ def test_a_revision_is_made_ready_first_and_everybody_s_at_the_end() -> None:
     assert (step.target, world.phase, world.changed()) == ("prepare", "Pending", set())
     world.target = machine.TargetState(ready=True, promoted=False, discarded=False)
     world.tick()
-    assert world.labels() == {"n1": {SLO_LABEL: "7", RULES_LABEL: "r"}}
+    assert world.labels() == {"n1": {SLO_REVISION: "7", RULES_LABEL: "r"}}
     world.agents["n1"].obeys = False
     facts = world.view("n1").facts
     assert facts is not None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import AgentCounts, NodeFacts
-from cotenant.api.rollout import SLO_LABEL
+from cotenant.api.rollout import SLO_REVISION
 from cotenant.manager.rollout.holding import Hold
 
 
@@ -34,7 +34,7 @@ class NodeView:
         """Whether the agent has taken what was set; None where it does not say."""
         if self.hold is None or self.facts is None:
             return None
-        said = {MODE_LABEL: self.facts.mode, SLO_LABEL: self.facts.slo_revision}
+        said = {MODE_LABEL: self.facts.mode, SLO_REVISION: self.facts.slo_revision}
         asked = {key: value for key, value in self.hold.set.items() if key in said}
         if any(said[key] is None for key in asked):
             return None
