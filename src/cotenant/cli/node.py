@@ -33,6 +33,9 @@ def command(
     beside_others: Annotated[
         bool, typer.Option("--beside-others", help="Enforce although another co-location agent runs here.")
     ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Write nothing; compare with what a running koordlet wrote.")
+    ] = False,
     llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
@@ -62,6 +65,7 @@ def command(
         nri=nri,
         interface=None if priority_interface is None else _one_of(priority_interface, "priority-interface"),
         beside_others=beside_others,
+        shadow=shadow,
         llc_probe=llc_probe,
     )
     asyncio.run(program.run(settings, _say))

@@ -133,10 +133,16 @@ class Enforcer:
     def _probe(self) -> None:
         now = self._clock.monotonic()
         if self._probed_s is not None and now - self._probed_s < REPROBE_SECONDS:
+            if self._agents:
+                self._agents = _agents(self._root)  # what it leaves behind is ours from the moment it is gone
             return
         self._probed_s = now
         self._interface = (
             probing.choose(self._root, self._wanted) if self._wanted is not None else probing.probe(self._root)
         )
         self._topology = topology.read(self._root)
-        self._agents = tuple(c.name for c in conflicts.find(self._root) if c.kind == "agent")
+        self._agents = _agents(self._root)
+
+
+def _agents(root: paths.Root) -> tuple[str, ...]:
+    return tuple(conflict.name for conflict in conflicts.find(root) if conflict.kind == "agent")

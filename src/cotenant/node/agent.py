@@ -27,6 +27,7 @@ from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
 from cotenant.node.sending import Sender
+from cotenant.node.shadow import Shadow
 from cotenant.units import clock as clocks
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Status:
 
 
 class Agent:
-    """One node under care. ``sender`` None: nobody to send to."""
+    """One node under care. ``sender`` None: nobody to send to. With a ``shadow`` nothing is ever written."""
 
     def __init__(
         self,
@@ -69,8 +70,10 @@ class Agent:
         enforcer: enforcing.Enforcer,
         sender: Sender | None,
         clock: clocks.Clock | None = None,
+        shadow: Shadow | None = None,
     ) -> None:
         self._root = root
+        self.shadow = shadow
         self._sampler = sampler
         self._source = source
         self._policy = kept
@@ -158,9 +161,9 @@ class Agent:
         while True:
             await asyncio.sleep(ENFORCE_EVERY_SECONDS)
             try:
-                if self._policy.mode_known:
+                if self._policy.mode_known and self.shadow is None:
                     await asyncio.to_thread(self.releasing.follow, self._policy.mode)
-                if self._policy.mode == "observe" or self._source.age_seconds is None:
+                if self._source.age_seconds is None or (self._policy.mode == "observe" and self.shadow is None):
                     continue
                 await asyncio.to_thread(self.enforce_once)
                 self.status.failing_rounds = 0
@@ -180,12 +183,14 @@ class Agent:
         if newest is not None:
             used = self._steadying.usage(usages.of_sample(newest, self._paths, here.capacity_memory_bytes))
         seen = self._enforcer.look(self._source.pods, node=here, usage=used)
-        enforcing_now = self._policy.mode == "enforce"
+        enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
         plan = planning.plan(seen, slo, first=first)
-        if _changes_online_quotas(plan) and self._asked_again():
+        if self.shadow is None and _changes_online_quotas(plan) and self._asked_again():
             return
         self._note(plan)
+        if self.shadow is not None:
+            self.shadow.take(seen, plan)
         if not enforcing_now:
             self._fast_path.aim((), ())
             return

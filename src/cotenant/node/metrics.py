@@ -11,6 +11,7 @@ from cotenant.node.kubelet import PodSource
 from cotenant.node.nri import Plugin
 from cotenant.node.policy import MODES, Policy
 from cotenant.node.sending import Sender
+from cotenant.node.shadow import Shadow
 
 LISTEN = "127.0.0.1:7072"
 
@@ -63,6 +64,8 @@ class AgentCollector(registry.Collector):
             }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)
+        if self._agent.shadow is not None:
+            yield from _shadow(self._agent.shadow)
         yield core.GaugeMetricFamily("cotenant_node_planned_items", "What differs from the plan.", value=status.planned)
         yield core.GaugeMetricFamily(
             "cotenant_node_conflict",
@@ -80,6 +83,23 @@ class AgentCollector(registry.Collector):
             yield core.GaugeMetricFamily(
                 "cotenant_node_connected", "1 while the analyzer takes samples.", value=connected
             )
+
+
+def _shadow(shadow: Shadow) -> Iterator[core.Metric]:
+    values = core.GaugeMetricFamily(
+        "cotenant_node_shadow_values",
+        "Values that koordlet and we would have alike, and lasting differences by whether they are explained.",
+        labels=["state"],
+    )
+    lasting = shadow.lasting
+    unexplained = sum(not one.explanation for one in lasting)
+    values.add_metric(["agreed"], shadow.agreed)
+    values.add_metric(["explained"], len(lasting) - unexplained)
+    values.add_metric(["unexplained"], unexplained)
+    yield values
+    irreversible = sum(one.irreversible for one in lasting)
+    text = "Of the lasting differences, what could not be undone once we wrote it."
+    yield core.GaugeMetricFamily("cotenant_node_shadow_irreversible", text, value=irreversible)
 
 
 def serve(collector: AgentCollector, listen: str) -> None:

@@ -14,7 +14,7 @@ from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, sending, starting
+from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, sending, shadow, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -38,6 +38,8 @@ class Settings:
     nri: pathlib.Path | None = None
     interface: InterfaceName | None = None
     beside_others: bool = False
+    shadow: bool = False
+    """Compare with what a running koordlet wrote, and write nothing, whatever the mode."""
     llc_probe: bool = False
 
 
@@ -58,17 +60,19 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     writer = executor.Executor(root)
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings) if settings.analyzer else None
-    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock)
+    beside = shadow.Shadow(clock) if settings.shadow else None
+    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside)
     telling = facts.Telling(
         facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
     )
     plugin = None
-    if settings.nri is not None:
+    if settings.nri is not None and beside is None:
         decisions = starting.Starting(source, kept, enforcer)
         plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust)
     if settings.metrics:
         metrics.serve(metrics.AgentCollector(working, source, kept, sender, plugin), settings.metrics)
-    started(f"cotenant: node {settings.name}, mode {settings.mode}; ctrl-C ends it and leaves limits in force")
+    doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
+    started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
     try:
         async with contextlib.AsyncExitStack() as opened:
             config = load_configuration(settings.kubeconfig) if settings.follow_cluster else None

@@ -1,0 +1,204 @@
+"""What another agent left in the kernel, beside what we would have written by the same policy: agreement, and why not.
+
+The other agent is koordlet. It follows the same NodeSLO, so what it holds differently is a difference of method, and
+most of those are known; one that is not is said to be unexplained.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+from cotenant.act.draft import Plan, Target
+from cotenant.model.snapshot import PodGroup, Snapshot
+from cotenant.units import contents, ordering
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One value that is not there as we would have written it.
+
+    ``found`` None: the file cannot be read. ``explanation`` empty: none is known.
+    """
+
+    path: str
+    strategy: str
+    wanted: str
+    found: str | None
+    reason: str
+    explanation: str
+    irreversible: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Comparison:
+    """One look at a node: how many values agree, which do not, and what we would do besides writing values."""
+
+    agreed: int
+    differences: tuple[Difference, ...]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def unexplained(self) -> tuple[Difference, ...]:
+        """The differences for which no explanation is known."""
+        return tuple(difference for difference in self.differences if not difference.explanation)
+
+
+def compare(snapshot: Snapshot, plan: Plan) -> Comparison:
+    """Return how the values that a plan wants compare with those that are there."""
+    agreed, differences = 0, []
+    for target in plan.targets:
+        found = snapshot.files.read(target.path)
+        if found is not None and contents.same(_name(target), target.value, found):
+            agreed += 1
+            continue
+        explanation = explain(snapshot, target)
+        differences.append(
+            Difference(
+                path=target.path,
+                strategy=target.strategy,
+                wanted=target.value,
+                found=found,
+                reason=target.reason,
+                explanation=explanation,
+                irreversible=target.irreversible,
+            )
+        )
+    steps = tuple(f"{item.op} {item.path or item.new}: {item.reason}" for item in plan.items if item.op != "write")
+    return Comparison(agreed, tuple(sorted(differences, key=lambda one: (not one.irreversible, one.path))), steps)
+
+
+def explain(snapshot: Snapshot, target: Target) -> str:
+    """Return why koordlet holds another value there, or an empty text where no reason is known."""
+    for known in KNOWN:
+        if (
+            known.strategy == target.strategy
+            and (not known.files or _name(target) in known.files)
+            and known.when(snapshot, target)
+        ):
+            return known.text
+    return ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """One known difference of method. ``files`` empty: whatever file. ``when``: of which group."""
+
+    strategy: str
+    files: tuple[str, ...]
+    text: str
+    when: Callable[[Snapshot, Target], bool] = lambda snapshot, target: True
+
+
+def _name(target: Target) -> str:
+    return target.path.rpartition("/")[2]
+
+
+def _group(snapshot: Snapshot, target: Target) -> PodGroup | None:
+    """Return the pod's group in which a file is, or None outside of pods."""
+    return next((group for group in snapshot.groups if f"/{group.path}/" in target.path), None)
+
+
+def _is_pods_own(snapshot: Snapshot, target: Target) -> bool:
+    group = _group(snapshot, target)
+    return group is not None and target.path.endswith(f"/{group.path}/{_name(target)}")
+
+
+def _is_unlimited(snapshot: Snapshot, target: Target) -> bool:
+    return target.value.split()[0] in ("-1", "max")
+
+
+def _is_annotated(snapshot: Snapshot, target: Target) -> bool:
+    group = _group(snapshot, target)
+    return group is not None and group.pod is not None and bool(group.pod.cpu_qos)
+
+
+def _is_system(snapshot: Snapshot, target: Target) -> bool:
+    group = _group(snapshot, target)
+    return group is not None and group.pod is not None and group.pod.qos_label == "SYSTEM"
+
+
+def _is_one_way(snapshot: Snapshot, target: Target) -> bool:
+    return any(part.partition("=")[2] == "1" for part in target.value.partition(":")[2].split(";"))
+
+
+# Sources: koordinator-sh/koordinator as of July 2026, and its issues. In order: the first that applies is said.
+KNOWN: tuple[Known, ...] = (
+    Known(
+        "group_identity",
+        ("cpu.bvt_warp_ns",),
+        "the pod has a cpuQOS annotation: koordlet writes 0 where it has no `enable`, and the class's value again at"
+        " each change of the NodeSLO; here an annotation without `enable` changes nothing",
+        _is_annotated,
+    ),
+    Known(
+        "group_identity",
+        ("cpu.bvt_warp_ns",),
+        "a SYSTEM pod: koordlet gives one in the Burstable directory the identity of LS; here it has that of SYSTEM",
+        _is_system,
+    ),
+    Known(
+        "group_identity",
+        ("cpu.idle",),
+        "koordlet knows cpu.idle only on QoS directories, where the kubelet's next start fails on it; here each offline"
+        " pod gets it",
+    ),
+    Known(
+        "group_identity",
+        (
+            "cpu.qos_level",
+            "memory.qos_level",
+            "cpu.identity",
+            "cpu.priority",
+            "cpu.offline",
+            "cpu.shares",
+            "cpu.weight",
+        ),
+        "koordlet knows only cpu.bvt_warp_ns and leaves the priority interface of this kernel alone",
+    ),
+    Known(
+        "cpu_suppress",
+        ordering.QUOTA_FILES,
+        "a moving target that both follow second by second; besides, offline work keeps min(2, ceil(CPUs/4)) CPUs here"
+        " and 2,000 µs of quota there",
+    ),
+    Known(
+        "cpu_suppress",
+        ordering.CPUSET_FILES,
+        "a moving target that both follow second by second; besides, there is hysteresis here, CPUs that the kubelet"
+        " pinned are not given away, and where more is allowed than there is, all of it is given",
+    ),
+    Known(
+        "batch_resources",
+        ordering.QUOTA_FILES,
+        "a container without a batch-cpu limit: koordlet gives it a quota of almost nothing; here no limit is no limit",
+        _is_unlimited,
+    ),
+    Known(
+        "cpu_burst",
+        ("cpu.max.burst",),
+        "koordlet asks for more burst than quota, which a v2 kernel refuses; here it is the smaller of the two",
+    ),
+    Known(
+        "cpu_burst",
+        ordering.QUOTA_FILES,
+        "a moving target: koordlet scales all throttled pods up or down at once, here as many as there is room for",
+    ),
+    Known(
+        "memory_qos",
+        ("memory.high",),
+        "koordlet sets memory.high on containers only; here the pod has it too",
+        _is_pods_own,
+    ),
+    Known(
+        "memory_qos",
+        ("memory.soft_limit_in_bytes",),
+        "koordlet does nothing where there is no memory.low; here the soft limit stands in",
+    ),
+    Known(
+        "resctrl",
+        ("schemata",),
+        "a range of cache ways that rounds to none: the kernel refuses koordlet's mask 0; here it is one way",
+        _is_one_way,
+    ),
+    Known("block_io", ("io.max", "io.weight", "io.latency"), "koordlet has block I/O on cgroup v1 only"),
+    Known("core_sched", (), "koordlet's core scheduling is off by default and asks for files that only Anolis has"),
+)

@@ -1,0 +1,173 @@
+"""What would change on a node if cotenant took koordlet's place: read from the cluster's objects alone.
+
+The values of files are compared on the node itself (:mod:`cotenant.act.comparison`); here is what follows from NodeSLO,
+pods, the priority interface and koordlet's feature gates. Sources: koordinator-sh/koordinator as of July 2026.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from cotenant.act import group_identity, slo_fields
+from cotenant.model.pod import BATCH_CPU, Pod
+from cotenant.model.policy import NodeSlo
+from cotenant.model.priority import InterfaceName
+
+Kind = Literal["irreversible", "starts", "stops", "differs", "refused", "unknown"]
+KINDS: tuple[Kind, ...] = ("irreversible", "starts", "stops", "differs", "refused", "unknown")
+"""In the order in which a person wants to read them."""
+
+STICKY: tuple[InterfaceName, ...] = ("openeuler-qos-level", "openeuler-qos-level-multi")
+KOORDLETS: InterfaceName = "anolis-bvt"
+"""The one priority interface that koordlet writes."""
+
+GATES: Mapping[str, bool] = {
+    "AuditEvents": False,
+    "BECPUEvict": False,
+    "BECPUSuppress": True,
+    "BEMemoryEvict": False,
+    "BlkIOReconcile": False,
+    "CPUAllocatableEvict": False,
+    "CPUBurst": True,
+    "CPUEvict": False,
+    "CgroupReconcile": False,
+    "CoreSched": False,
+    "GroupIdentity": True,
+    "MemoryAllocatableEvict": False,
+    "MemoryEvict": False,
+    "RdtResctrl": True,
+    "Resctrl": False,
+    "SystemConfig": False,
+}
+"""koordlet's feature gates that decide over what a NodeSLO asks, with their defaults."""
+
+_EVICTIONS = ("BECPUEvict", "BEMemoryEvict", "CPUEvict", "MemoryEvict", "CPUAllocatableEvict", "MemoryAllocatableEvict")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that would change. ``subject`` is a pod (``namespace/name``), a field of the NodeSLO, or the node."""
+
+    kind: Kind
+    subject: str
+    text: str
+
+
+def gates_of(arguments: Sequence[str]) -> dict[str, bool]:
+    """Return koordlet's feature gates by its command line: those given over the defaults."""
+    found = dict(GATES)
+    for position, argument in enumerate(arguments):
+        name, _, value = argument.lstrip("-").partition("=")
+        if name != "feature-gates":
+            continue
+        if not value and position + 1 < len(arguments):
+            value = arguments[position + 1]
+        for entry in value.split(","):
+            gate, _, state = entry.strip().partition("=")
+            if gate in ("AllAlpha", "AllBeta"):
+                continue
+            if gate:
+                found[gate] = state.lower() == "true"
+    return found
+
+
+def changes(
+    slo: NodeSlo,
+    written: Mapping[str, Any],
+    pods: Sequence[Pod],
+    interface: InterfaceName | None,
+    gates: Mapping[str, bool] = GATES,
+) -> tuple[Change, ...]:
+    """Return what would change on one node, what cannot be undone first.
+
+    ``written`` is the NodeSLO object as it is in the cluster, ``pods`` those of the node, ``interface`` None where no
+    report says which one the node has.
+    """
+    found = [
+        *_priorities(slo, pods, interface),
+        *_annotations(slo, pods),
+        *_gated(slo, gates),
+        *_suppression(slo),
+        *_batch(pods),
+        *(Change("refused", field, reason) for field, reason in slo_fields.refused(written)),
+    ]
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
+
+
+def _priorities(slo: NodeSlo, pods: Sequence[Pod], interface: InterfaceName | None) -> Iterator[Change]:
+    if not group_identity.enabled(slo):
+        return
+    if interface is None:
+        yield Change(
+            "unknown",
+            "node",
+            "no report names the node's priority interface: run cotenant node --shadow there, or cotenant check",
+        )
+        return
+    if interface == KOORDLETS:
+        return
+    offline = [pod for pod in pods if pod.active and pod.qos_label == "BE" and group_identity.pod_identity(slo, pod) < 0]
+    if interface in STICKY:
+        for pod in offline:
+            yield Change(
+                "irreversible",
+                pod.key,
+                "cpu.qos_level becomes -1, which stays until the pod is recreated; koordlet leaves that file alone",
+            )
+    elif offline:
+        text = f"{len(offline)} offline pods get the priority of {interface}, which koordlet does not know"
+        yield Change("starts", "node", text)
+
+
+def _annotations(slo: NodeSlo, pods: Sequence[Pod]) -> Iterator[Change]:
+    if not group_identity.enabled(slo):
+        return
+    for pod in pods:
+        if pod.qos_label == "LS" and pod.cpu_qos and "enable" not in pod.cpu_qos:
+            ours = group_identity.pod_identity(slo, pod)
+            if ours != 0:
+                text = f"its cpuQOS annotation has no `enable`: identity 0 by koordlet, {ours} (its class) here"
+                yield Change("differs", pod.key, text)
+        if pod.qos_label == "SYSTEM" and pod.kube_qos == "Burstable":
+            theirs, ours = group_identity.directory_identity(slo, "Burstable"), group_identity.pod_identity(slo, pod)
+            if theirs != ours:
+                yield Change("differs", pod.key, f"a SYSTEM pod: identity {theirs} by koordlet, {ours} here")
+
+
+def _gated(slo: NodeSlo, gates: Mapping[str, bool]) -> Iterator[Change]:
+    """Yield what the NodeSLO asks for and koordlet's gates keep off: here the NodeSLO alone decides."""
+    qos = (slo.qos.lsr_class, slo.qos.ls_class, slo.qos.be_class, slo.qos.system_class)
+    asked = {
+        "CgroupReconcile": ("memory QoS (memory.min, low, high)", any(one.memory_qos.enable for one in qos)),
+        "BlkIOReconcile": ("block I/O limits and weights", any(one.blkio_qos.enable for one in qos)),
+        "CPUBurst": ("CPU burst", slo.cpu_burst.policy not in (None, "", "none")),
+        "RdtResctrl": ("cache ways and memory bandwidth", any(one.resctrl_qos.enable for one in qos)),
+        "GroupIdentity": ("priority by class", group_identity.enabled(slo)),
+        "BECPUSuppress": ("CPU suppression of offline work", slo.threshold.enable),
+        "CoreSched": ("core scheduling", slo.qos.policies.cpu_policy == "coreSched"),
+    }
+    for gate, (what, wanted) in asked.items():
+        if wanted and not gates.get(gate, False):
+            text = f"{what}: the NodeSLO asks for it, koordlet's gate {gate} is off; here the NodeSLO decides"
+            yield Change("starts", "node", text)
+    if slo.threshold.enable:
+        on = [gate for gate in _EVICTIONS if gates.get(gate, False)]
+        if on:
+            text = f"evictions ({', '.join(on)}): koordlet kills containers; here nothing is evicted without --evict"
+            yield Change("stops", "node", text)
+
+
+def _suppression(slo: NodeSlo) -> Iterator[Change]:
+    if slo.threshold.enable and slo.threshold.cpu_suppress_policy == "cfsQuota":
+        text = "the least that suppression leaves offline work is min(2, ceil(CPUs/4)) CPUs; by koordlet 2,000 µs of quota"
+        yield Change("differs", "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy", text)
+
+
+def _batch(pods: Sequence[Pod]) -> Iterator[Change]:
+    for pod in pods:
+        if not pod.active or pod.qos_label != "BE" or not pod.has_extended_spec:
+            continue
+        for container in pod.containers:
+            if container.extended_request(BATCH_CPU) and container.extended_limit(BATCH_CPU) is None:
+                text = f"container {container.name} has no batch-cpu limit: almost no quota by koordlet, no limit here"
+                yield Change("differs", pod.key, text)
