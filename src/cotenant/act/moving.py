@@ -106,7 +106,9 @@ def _priorities(slo: NodeSlo, pods: Sequence[Pod], interface: InterfaceName | No
         return
     if interface == KOORDLETS:
         return
-    offline = [pod for pod in pods if pod.active and pod.qos_label == "BE" and group_identity.pod_identity(slo, pod) < 0]
+    offline = [
+        pod for pod in pods if pod.active and pod.qos_label == "BE" and group_identity.pod_identity(slo, pod) < 0
+    ]
     if interface in STICKY:
         for pod in offline:
             yield Change(
@@ -159,7 +161,9 @@ def _gated(slo: NodeSlo, gates: Mapping[str, bool]) -> Iterator[Change]:
 
 def _suppression(slo: NodeSlo) -> Iterator[Change]:
     if slo.threshold.enable and slo.threshold.cpu_suppress_policy == "cfsQuota":
-        text = "the least that suppression leaves offline work is min(2, ceil(CPUs/4)) CPUs; by koordlet 2,000 µs of quota"
+        text = (
+            "the least that suppression leaves offline work is min(2, ceil(CPUs/4)) CPUs; by koordlet 2,000 µs of quota"
+        )
         yield Change("differs", "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy", text)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
-from cotenant.cli import printing, roots
+from cotenant.cli import moving, printing, roots
 from cotenant.kernel import check
 from cotenant.model.priority import NAMES, InterfaceName
 from cotenant.units import errors
@@ -29,8 +29,16 @@ def command(
     priority_interface: str | None = typer.Option(
         None, "--priority-interface", metavar="NAME", help="Report on this interface instead of the best one."
     ),
+    koordinator: bool = typer.Option(
+        False, "--koordinator", help="Not this node: what would change on each node of a cluster that runs Koordinator."
+    ),
+    node: str = typer.Option("", "--node", metavar="NAME", help="With --koordinator: this node only."),
+    kubeconfig: pathlib.Path | None = typer.Option(None, "--kubeconfig", help="With --koordinator: which cluster."),
 ) -> None:
     """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way."""
+    if koordinator:
+        moving.show(kubeconfig, node, as_json)
+        return
     required = [name for text in [*require, *(names or [])] for name in text.split(",") if name]
     if names and not require:
         raise BadRequest(f"unexpected {names[0]!r}: names go after --require")

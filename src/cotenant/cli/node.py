@@ -36,6 +36,9 @@ def command(
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Write nothing; compare with what a running koordlet wrote.")
     ] = False,
+    preemptable_is_offline: Annotated[
+        bool, typer.Option("--preemptable-is-offline", help="Take volcano.sh/preemptable for class BE, as rubik does.")
+    ] = False,
     llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
@@ -55,7 +58,13 @@ def command(
         name=name,
         mode=_one_of(mode, "mode"),
         period_seconds=periods.seconds(period),
-        kubelet=Settings(kubelet, token, kubelet_ca or _if_there(SERVICE_ACCOUNT / "ca.crt"), kubelet_insecure_tls),
+        kubelet=Settings(
+            kubelet,
+            token,
+            kubelet_ca or _if_there(SERVICE_ACCOUNT / "ca.crt"),
+            kubelet_insecure_tls,
+            preemptable_is_offline,
+        ),
         analyzer=analyzer,
         analyzer_ca=analyzer_ca,
         token_file=token,

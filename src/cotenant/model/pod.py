@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cotenant.model import volcano
 from cotenant.units import errors, quantity
 from cotenant.units.malformed import MALFORMED
 
@@ -121,6 +122,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     cpu_burst: Mapping[str, Any] = {}
     memory_qos: Mapping[str, Any] = {}
     blkio_qos: Mapping[str, Any] = {}
+    annotated_qos: QosClass | None = None
+    """The class by Volcano's annotations; it counts only without Koordinator's label."""
     has_extended_spec: bool = False
     """Whether some container asks for batch resources, in the annotation or by itself."""
     problems: tuple[str, ...] = ()
@@ -132,8 +135,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def qos_label(self) -> QosClass | None:
-        """Koordinator's class as labelled, or None when there is no label or an unknown one."""
-        return qos_class(self.labels.get(QOS_LABEL))
+        """The class as labelled, or without the label as annotated for Volcano; None for neither, or an unknown one."""
+        label = self.labels.get(QOS_LABEL)
+        return self.annotated_qos if label is None else qos_class(label)
 
     @property
     def qos(self) -> QosClass:
@@ -217,8 +221,8 @@ def band_of(priority: int | None) -> PriorityBand | None:
     return next((band for low, high, band in _BANDS if low <= priority <= high), None)
 
 
-def decode(text: bytes | str, place: str = "PodList") -> tuple[Pod, ...]:
-    """Return the pods of a v1 PodList in JSON.
+def decode(text: bytes | str, place: str = "PodList", *, preemptable_is_offline: bool = False) -> tuple[Pod, ...]:
+    """Return the pods of a v1 PodList in JSON. ``preemptable_is_offline``: as rubik takes it.
 
     :raises BadPods: if it is not JSON, not a list of pods, or a pod lacks its name, uid or a valid quantity.
     """
@@ -228,7 +232,7 @@ def decode(text: bytes | str, place: str = "PodList") -> tuple[Pod, ...]:
         raise BadPods(f"{place}: {error}; {_REMEDY}") from None
     if listed.kind not in ("PodList", "List", None) or (listed.kind is None and listed.items is None):
         raise BadPods(f"{place}: kind is {listed.kind or 'not given'}; {_REMEDY}")
-    return tuple(_pod(item, place) for item in listed.items or ())
+    return tuple(_pod(item, place, preemptable_is_offline) for item in listed.items or ())
 
 
 class _Resources(msgspec.Struct):
@@ -291,7 +295,7 @@ class _PodList(msgspec.Struct):
     items: list[_Pod] | None = None
 
 
-def _pod(wire: _Pod, place: str) -> Pod:
+def _pod(wire: _Pod, place: str, preemptable_is_offline: bool) -> Pod:
     annotations = wire.metadata.annotations or {}
     problems: list[str] = []
     extended = _object(annotations, EXTENDED_RESOURCE_SPEC_ANNOTATION, problems).get("containers")
@@ -313,6 +317,7 @@ def _pod(wire: _Pod, place: str) -> Pod:
         cpu_burst=_object(annotations, CPU_BURST_ANNOTATION, problems),
         memory_qos=_object(annotations, MEMORY_QOS_ANNOTATION, problems),
         blkio_qos=_object(annotations, BLKIO_QOS_ANNOTATION, problems),
+        annotated_qos=volcano.qos_of(annotations, preemptable_is_offline),
         has_extended_spec=any(
             name in container.requests or name in container.limits
             for container in containers

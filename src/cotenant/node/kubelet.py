@@ -29,6 +29,8 @@ class Settings:
     """Who signed the kubelet's certificate; None: the system's own authorities."""
     insecure_tls: bool = False
     """Accept any certificate: for kubelets that sign their own, on loopback only."""
+    preemptable_is_offline: bool = False
+    """Take ``volcano.sh/preemptable`` for class BE, as rubik does."""
 
 
 class Kubelet:
@@ -55,7 +57,11 @@ class Kubelet:
             self.close()
             raise errors.KubeletUnreachable(f"{self._settings.url}/pods: {error or type(error).__name__}") from None
         try:
-            return pod.decode(body, f"{self._settings.url}/pods")
+            return pod.decode(
+                body,
+                f"{self._settings.url}/pods",
+                preemptable_is_offline=self._settings.preemptable_is_offline,
+            )
         except pod.BadPods as error:
             raise errors.KubeletUnreachable(str(error)) from None
 

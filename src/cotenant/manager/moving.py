@@ -1,0 +1,100 @@
+"""A running Koordinator's objects, read once: what `cotenant check --koordinator` compares."""
+
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cotenant.act import moving
+from cotenant.kube import errors
+from cotenant.kube.client import PODS, REPORTS, Client, Resource
+from cotenant.model import pod as pods
+from cotenant.model import policy
+from cotenant.model.priority import NAMES, InterfaceName
+
+NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", namespaced=True)
+KOORDLET = "koordlet"
+PAGE = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeChanges:
+    """What would change on one node; ``problem`` says what of its NodeSLO could not be read."""
+
+    node: str
+    interface: InterfaceName | None
+    changes: tuple[moving.Change, ...]
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Running:
+    """What a cluster has of Koordinator. ``gates`` None: no koordlet DaemonSet was found."""
+
+    slos: Mapping[str, Mapping[str, Any]]
+    pods: Mapping[str, tuple[pods.Pod, ...]]
+    interfaces: Mapping[str, InterfaceName]
+    gates: Mapping[str, bool] | None
+    image: str = ""
+
+    def nodes(self, only: str = "") -> tuple[NodeChanges, ...]:
+        """Return what would change on each node that has a NodeSLO (or on the only one asked for), by name."""
+        return tuple(self._node(name) for name in sorted(self.slos) if not only or name == only)
+
+    def _node(self, name: str) -> NodeChanges:
+        written = self.slos[name]
+        interface = self.interfaces.get(name)
+        try:
+            slo, complaints = policy.decode(written, f"nodeslo/{name}")
+        except policy.BadPolicy as error:
+            return NodeChanges(name, interface, (), str(error))
+        found = moving.changes(slo, written, self.pods.get(name, ()), interface, self.gates or moving.GATES)
+        return NodeChanges(name, interface, found, "; ".join(complaints))
+
+
+async def read(client: Client) -> Running:
+    """Return what there is of Koordinator.
+
+    :raises KubeError: if the API server does not answer, or a list is refused; kinds that do not exist are empty.
+    """
+    slos = {str(item["metadata"]["name"]): item async for item in _items(client, NODE_SLOS)}
+    interfaces = {}
+    async for report in _items(client, REPORTS):
+        named = ((report.get("status") or {}).get("nodeFacts") or {}).get("priorityInterface")
+        found = next((name for name in NAMES if name == named), None)
+        if found is not None:
+            interfaces[str(report["metadata"]["name"])] = found
+    gates, image = None, ""
+    async for one in _items(client, DAEMON_SETS):
+        if one["metadata"]["name"] == KOORDLET:
+            container = one["spec"]["template"]["spec"]["containers"][0]
+            gates = moving.gates_of([*(container.get("command") or []), *(container.get("args") or [])])
+            image = str(container.get("image", ""))
+    return Running(slos, await _pods(client), interfaces, gates, image)
+
+
+async def _pods(client: Client) -> dict[str, tuple[pods.Pod, ...]]:
+    by_node: dict[str, list[dict[str, Any]]] = {}
+    async for item in _items(client, PODS):
+        by_node.setdefault(str((item.get("spec") or {}).get("nodeName") or ""), []).append(item)
+    return {
+        node: pods.decode(msgspec.json.encode({"items": items}), f"the pods of node {node}")
+        for node, items in by_node.items()
+        if node
+    }
+
+
+async def _items(client: Client, resource: Resource) -> AsyncIterator[dict[str, Any]]:
+    next_page: str | None = None
+    while True:
+        try:
+            page = await client.page(resource, limit=PAGE, continue_=next_page)
+        except errors.NotFound:
+            return  # the kind does not exist here
+        for item in page.items:
+            yield msgspec.json.decode(item, type=dict[str, Any])
+        next_page = page.next_page or None
+        if next_page is None:
+            return

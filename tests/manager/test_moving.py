@@ -1,0 +1,114 @@
+import json
+from typing import Any
+
+import pytest
+from tests.kube.conftest import ApiServer
+
+from cotenant.act.moving import GATES, KINDS, gates_of
+from cotenant.cli import moving as command
+from cotenant.kube.client import Client
+from cotenant.manager import moving
+
+SLOS = "apis/slo.koordinator.sh/v1alpha1/nodeslos"
+REPORTS = "apis/cotenant.io/v1alpha1/nodeinterferencereports"
+IDENTITY = {name: {"cpuQOS": {"enable": True}} for name in ("lsClass", "beClass")}
+SPEC: dict[str, Any] = {
+    "resourceQOSStrategy": {
+        **IDENTITY,
+        "lsrClass": {"memoryQOS": {"enable": True}},
+        "policies": {"netQOSPolicy": "tc"},
+    },
+    "resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": "cfsQuota"},
+}
+
+
+def pod(name: str, label: str, node: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "labels": {"koordinator.sh/qosClass": label},
+            "annotations": fields.pop("annotations", {}),
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": fields.pop("resources", {})}]},
+        "status": {"phase": "Running", "qosClass": fields.pop("kube", "BestEffort")},
+    }
+
+
+@pytest.fixture
+def koordinator(api: ApiServer) -> ApiServer:
+    for name, interface in (("anolis", "anolis-bvt"), ("oe", "openeuler-qos-level"), ("new", None)):
+        api.put(SLOS, name, spec=SPEC)
+        if interface:
+            api.put(REPORTS, name, status={"nodeFacts": {"priorityInterface": interface}})
+        batch = {"requests": {"kubernetes.io/batch-cpu": "1000"}}
+        api.put("api/v1/pods", f"be-{name}", **pod(f"be-{name}", "BE", name, resources=batch))
+        noted = {"koordinator.sh/cpuQOS": '{"groupIdentity":1}'}
+        api.put("api/v1/pods", f"ls-{name}", **pod(f"ls-{name}", "LS", name, annotations=noted, kube="Burstable"))
+    arguments = ["-cgroup-root-dir=/host-cgroup/", "--feature-gates=BECPUEvict=true,CPUBurst=false"]
+    container = {"name": "koordlet", "image": "koordlet:v1.8.0", "args": arguments}
+    template = {"spec": {"containers": [container]}}
+    api.put("apis/apps/v1/daemonsets", "koordlet", spec={"template": template})
+    return api
+
+
+async def test_each_node_says_what_would_change(koordinator: ApiServer, client: Client) -> None:
+    found = {one.node: one for one in (await moving.read(client)).nodes()}
+    assert set(found) == {"anolis", "oe", "new"}
+    irreversible = [one.subject for one in found["oe"].changes if one.kind == "irreversible"]
+    assert irreversible == ["ns/be-oe"]
+    assert not [one for one in found["anolis"].changes if one.kind == "irreversible"]
+    assert [one.kind for one in found["new"].changes if one.subject == "node" and "interface" in one.text] == [
+        "unknown"
+    ]
+    for one in found.values():
+        texts = [change.text for change in one.changes]
+        assert any("CgroupReconcile" in text for text in texts), "memory QoS is asked for, the gate is off"
+        assert any("BECPUEvict" in text for text in texts), "koordlet evicts, we do not unless told"
+        assert any("no batch-cpu limit" in text for text in texts)
+        assert any("annotation has no `enable`" in text for text in texts)
+        assert any(change.subject.endswith("netQOSPolicy") for change in one.changes if change.kind == "refused")
+        assert [KINDS.index(change.kind) for change in one.changes] == sorted(
+            KINDS.index(change.kind) for change in one.changes
+        )
+
+
+async def test_a_cluster_without_koordinator_is_empty(api: ApiServer, client: Client) -> None:
+    api.objects["api/v1/pods"] = {}
+    running = await moving.read(client)
+    assert (running.nodes(), running.gates) == ((), None)
+
+
+async def test_an_invalid_policy_is_named_not_hidden(koordinator: ApiServer, client: Client) -> None:
+    koordinator.put(SLOS, "anolis", spec={"cpuBurstStrategy": 7})
+    (found,) = (await moving.read(client)).nodes("anolis")
+    assert "cpuBurstStrategy" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gate", "state"),
+    [
+        (["--feature-gates=CPUEvict=true"], "CPUEvict", True),
+        (["-feature-gates", "CPUBurst=false,CPUEvict=True"], "CPUBurst", False),
+        (["-feature-gates=AllAlpha=true"], "CPUEvict", False),
+        ([], "BECPUSuppress", True),
+    ],
+)
+def test_gates_by_the_command_line(arguments: list[str], gate: str, state: bool) -> None:
+    assert gates_of(arguments)[gate] is state
+    assert set(GATES) <= set(gates_of(arguments))
+
+
+async def test_what_a_person_reads(koordinator: ApiServer, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    running = await moving.read(client)
+    command.print_plan(running, "", as_json=False)
+    out = capsys.readouterr().out
+    assert "priority interface openeuler-qos-level" in out
+    assert "could not be undone: 1" in out
+    command.print_plan(running, "oe", as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["koordlet"] == "koordlet:v1.8.0"
+    assert document["nodes"][0]["changes"][0]["kind"] == "irreversible"
+    with pytest.raises(command.NothingThere, match="nowhere"):
+        command.print_plan(running, "nowhere", as_json=False)
