@@ -9,6 +9,7 @@ FOLDER = "cotenant/v1"
 SOURCES = {
     "stream.proto": ("stream_pb2.py", "stream_pb2.pyi", "stream_pb2_grpc.py"),
     "nri.proto": ("nri_pb2.py", "nri_pb2.pyi"),
+    "exposition.proto": ("exposition_pb2.py", "exposition_pb2.pyi"),
 }
 """Each definition, and which files are kept of what is made of it."""
 PACKAGE = "src/cotenant/api/v1"

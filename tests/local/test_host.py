@@ -1,5 +1,6 @@
 import pathlib
 import time
+from collections.abc import Collection
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
 from cotenant.local.host import Host
 from cotenant.model.evaluation import Detection, Evaluation
+from cotenant.model.latency import P99, Quantile, ServiceLatency
 from cotenant.model.sample import Cpu, Psi, Sample
 from cotenant.units.clock import ManualClock
 from cotenant.web.feed import Moment, Refused, RulesState, Unavailable
@@ -51,6 +53,20 @@ class StubJudge:
         raise Refused("nothing to go back to")
 
 
+class Services:
+    """One service whose p99 a test sets; None: not known."""
+
+    def __init__(self) -> None:
+        self.p99_seconds: float | None = None
+
+    def services(self) -> list[ServiceLatency]:
+        known = Quantile(quantile=P99, seconds=self.p99_seconds)
+        return [ServiceLatency(service="shop", source="log", quantiles=(known,))]
+
+    def over(self, nodes: Collection[str]) -> list[ServiceLatency]:
+        return self.services()
+
+
 class Bench:
     def __init__(self, directory: pathlib.Path) -> None:
         self.source, self.judge = Source(), StubJudge()
@@ -58,7 +74,8 @@ class Bench:
         self.history = History(directory, self.clock)
         status = directory / "status"
         status.write_text("Name:\tx\nVmRSS:\t  2048 kB\n")
-        self.host = Host(self.source, self.judge, self.history, CostMeter(status), self.clock)
+        self.latencies = Services()
+        self.host = Host(self.source, self.judge, self.history, CostMeter(status), self.clock, latencies=self.latencies)
 
     def start(self) -> None:
         self.history.start()
@@ -147,3 +164,42 @@ def test_the_moment_can_be_encoded(bench: Bench) -> None:
     bench.host.tick()
     assert msgspec.json.decode(msgspec.json.encode(bench.host.latest()), type=Moment) == bench.host.latest()
     bench.history.stop()
+
+
+def test_latency_is_kept_beside_the_signals_and_absent_while_unknown(bench: Bench) -> None:
+    bench.start()
+    bench.host.tick()
+    bench.latencies.p99_seconds = 0.0125
+    bench.host.tick()
+    bench.history.stop()
+    bench.clock.advance(2)
+    series = bench.history.series(3600)
+    column = series.names.index("latency.shop.p99_usec") + 1
+    assert [point[column] for point in series.points] == [None, 12500.0]
+    moment = bench.host.latest()
+    assert moment is not None
+    assert moment.latencies[0].p99_seconds == 0.0125
+
+
+def test_an_incident_says_how_soon_the_service_was_well_again(bench: Bench) -> None:
+    bench.start()
+    bench.latencies.p99_seconds = 0.010
+    for _ in range(12):
+        bench.host.tick()
+    bench.judge.triggered, bench.latencies.p99_seconds = True, 0.200
+    for _ in range(4):
+        bench.host.tick()
+    bench.latencies.p99_seconds = 0.010
+    bench.host.tick()
+    bench.judge.triggered = False
+    for _ in range(4):  # it ends before the service is seen to be well
+        bench.host.tick()
+    bench.history.stop()
+    (incident,) = bench.host.incidents(10)
+    assert incident.end is not None
+    (outcome,) = incident.latency
+    assert (outcome.service, outcome.rose, outcome.action) == ("shop", True, None)
+    assert outcome.before_seconds == 0.010
+    assert outcome.peak_seconds == 0.200
+    assert outcome.recovery_seconds == 4.0
+    assert bench.history.incidents(1) == [incident]

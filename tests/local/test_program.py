@@ -214,3 +214,30 @@ def test_the_page_is_loaded_only_when_it_is_served() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_latency_of_a_service_comes_from_its_access_log(start: Start, tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "access.log"
+    log.touch()
+    up = start("--latency-log", f"shop={log}:rt={{milliseconds}}$")
+    assert up.get("api/v1/latency")["services"][0]["service"] == "shop"
+    deadline = time.monotonic() + SLOW
+    known: dict[str, Any] = {}
+    while time.monotonic() < deadline and not known.get("seconds"):
+        with log.open("a") as file:
+            file.writelines("GET /a 200 rt=20\n" for _ in range(200))
+        time.sleep(0.5)
+        (service,) = up.get("api/v1/latency")["services"]
+        known = service["quantiles"][1]
+    assert known["seconds"] == pytest.approx(0.020, rel=0.1)
+    assert up.end(signal.SIGINT) == 0
+
+
+def test_a_source_of_latency_that_is_none_is_one_line(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cotenant", "up", "--data", str(tmp_path), "--latency-log", "shop=/var/log/x:nothing"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "{seconds}" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from cotenant.model.enforcement import Contest, EnforcementState, HeldFile
-from cotenant.model.incident import Isolated
+from cotenant.model.incident import Isolated, LatencyOutcome
 from cotenant.web import protection
 
 QUOTA = "sys/fs/cgroup/cpu/cotenant-be/cpu.cfs_quota_us"
@@ -66,3 +66,27 @@ async def test_restore_all_needs_the_token(client, feed, authorized) -> None:  #
 )
 def test_what_became_of_a_victim_is_said(changes: dict[str, object], text: str) -> None:
     assert text in protection.sentence_of(msgspec.structs.replace(ISOLATED, **changes))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"rose": True, "action": "suppression", "recovery_seconds": 12.2},
+            "shop: p99 12 ms → 240 ms; recovered 12 s after suppress",
+        ),
+        (
+            {"rose": True, "action": "isolation", "recovery_seconds": 3.0, "at_least": True},
+            "shop: p99 12 ms → ≥ 240 ms; recovered 3 s after the suspect was held back",
+        ),
+        (
+            {"rose": True, "recovery_seconds": 40.0},
+            "shop: p99 12 ms → 240 ms; recovered 40 s after the start; nothing was held back",
+        ),
+        ({"rose": True, "action": "fast path"}, "shop: p99 12 ms → 240 ms; has not recovered"),
+        ({}, "shop: p99 did not rise (12 ms, at most 240 ms)"),
+    ],
+)
+def test_what_became_of_a_service(fields: dict[str, object], said: str) -> None:
+    outcome = LatencyOutcome(service="shop", before_seconds=0.012, peak_seconds=0.24, **fields)  # type: ignore[arg-type]
+    assert protection.outcome_of(outcome) == said

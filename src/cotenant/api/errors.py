@@ -5,7 +5,8 @@
     units.errors.CotenantError
     └── ApiError
         ├── BadRequest      the body of a request cannot be answered
-        └── BadFile         a file of objects cannot be read
+        ├── BadFile         a file of objects cannot be read
+        └── exposition.BadExposition, exposition.BadSelector
 """
 
 from cotenant.units.errors import CotenantError

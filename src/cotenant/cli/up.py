@@ -9,6 +9,7 @@ import typer
 from cotenant.cli import inputs, logs, sampling
 
 if TYPE_CHECKING:
+    from cotenant.latency.configuration import Service
     from cotenant.local.enforcement import Enforcement
 
 
@@ -20,6 +21,12 @@ def command(
     ),
     rules: pathlib.Path | None = typer.Option(
         None, "--rules", metavar="FILE", help="Rules of detection; read again whenever the file changes."
+    ),
+    latency: pathlib.Path | None = typer.Option(
+        None, "--latency", metavar="FILE", help="Online services and where their latency is read: docs/latency.md."
+    ),
+    latency_log: list[str] = typer.Option(
+        [], "--latency-log", metavar="NAME=PATH:PATTERN", help="A service's access log, like shop=a.log:rt={seconds}."
     ),
     period: str = sampling.PERIOD,
     match: list[str] = sampling.MATCH,
@@ -61,6 +68,7 @@ def command(
         judge = PresetJudge(engine.Engine)
     else:
         judge = FileJudge(rules, source.period_s, engine.Engine, Revisions(place), SystemClock())
+    services = _services(latency, latency_log) if latency or latency_log else ()
     acting = _enforcement(slo, match, dry_run, evict, beside_others) if enforce else None
     settings = program.Settings(
         port=port,
@@ -70,12 +78,20 @@ def command(
         web=web,
         token_file=token_file,
         enforcement=acting,
+        services=services,
     )
     running = program.Program(settings, source, judge, paths.Root().proc / "self" / "status", _say)
     try:
         running.run()
     finally:
         source.close()
+
+
+def _services(file: pathlib.Path | None, logs_of: list[str]) -> "tuple[Service, ...]":
+    from cotenant.latency import configuration
+
+    found = configuration.load(file) if file is not None else ()
+    return configuration.check((*found, *map(configuration.of_log, logs_of)))
 
 
 def _enforcement(

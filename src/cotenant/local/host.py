@@ -8,13 +8,14 @@ from typing import Protocol
 
 from cotenant.kernel.lock import Locked
 from cotenant.kernel.undo import Restoration
-from cotenant.local import incidents
+from cotenant.local import incidents, outcome
 from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
 from cotenant.model import series
 from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Bucket, Evaluation
 from cotenant.model.incident import Incident, Isolated
+from cotenant.model.latency import Latencies
 from cotenant.model.sample import Sample
 from cotenant.units.clock import Clock
 from cotenant.web.feed import Moment, Refused, Restored, RulesState, Series, Unavailable
@@ -88,6 +89,7 @@ class Host:
         meter: CostMeter,
         clock: Clock,
         acting: Acting | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self._source = source
         self._judge = judge
@@ -95,6 +97,8 @@ class Host:
         self._meter = meter
         self._clock = clock
         self._acting = acting
+        self._latencies = latencies
+        self._outcomes = outcome.Outcomes()
         self._isolation: Isolated | None = None
         self._tracker = incidents.IncidentTracker()
         self._moment: Moment | None = None
@@ -143,7 +147,14 @@ class Host:
             changed = [i for i in changed if i.id not in {a.id for a in again}] + again
         for incident in changed:
             self._remember(incident)
-        self._history.add(series.time_ms_of(sample.time), series.values_of(sample, evaluation), self._unsaved + changed)
+        time_ms = series.time_ms_of(sample.time)
+        latencies = () if self._latencies is None else tuple(self._latencies.services())
+        became = self._outcomes.follow(time_ms / 1000, self._tracker.current, latencies, acting)
+        if became is not None:
+            again = self._tracker.became(*became, self._recent)
+            self._recent |= {incident.id: incident for incident in again}
+            changed = [i for i in changed if i.id not in {a.id for a in again}] + again
+        self._history.add(time_ms, series.values_of(sample, evaluation, latencies), self._unsaved + changed)
         self._unsaved = []
         moment = Moment(
             sample=sample,
@@ -153,6 +164,7 @@ class Host:
             history=self._history.state(),
             incident=self._tracker.current,
             enforcement=acting,
+            latencies=latencies,
         )
         self._moment, self._moment_at = moment, self._clock.monotonic()
         self._tell(evaluation)

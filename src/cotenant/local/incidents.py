@@ -1,12 +1,12 @@
 """From evaluations to incidents: one begins when a detection triggers, and ends when none is triggered any more."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from cotenant.model import series, summary
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect, Victim
-from cotenant.model.incident import EndedBy, Incident, Isolated, PeakSignal
+from cotenant.model.incident import EndedBy, Incident, Isolated, LatencyOutcome, PeakSignal
 
 NAMED_LIMIT = 8
 """Victims, and suspects, kept of one incident: the strongest."""
@@ -49,6 +49,16 @@ class IncidentTracker:
         others = [other for other in found.isolations if other.start != isolation.start]
         grown = msgspec.structs.replace(found, isolations=[*others, isolation])
         if self.current is not None and grown.id == self.current.id:
+            self.current = grown
+        return [grown]
+
+    def became(self, number: int, outcomes: list[LatencyOutcome], recent: Mapping[int, Incident]) -> list[Incident]:
+        """Take what became of the online services in one incident; return it if that is news."""
+        found = self.current if self.current is not None and self.current.id == number else recent.get(number)
+        if found is None or found.latency == outcomes:
+            return []
+        grown = msgspec.structs.replace(found, latency=outcomes)
+        if self.current is not None and self.current.id == number:
             self.current = grown
         return [grown]
 

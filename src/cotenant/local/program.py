@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.local import listening
@@ -17,6 +18,10 @@ from cotenant.local.enforcement import Enforcement
 from cotenant.local.history import History
 from cotenant.local.host import Host, Judge, SampleSource
 from cotenant.units.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from cotenant.latency.configuration import Service
+    from cotenant.latency.watching import Watch
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +40,8 @@ class Settings:
     token_file: pathlib.Path | None = None
     enforcement: Enforcement | None = None
     """The loop that acts; None: watch only."""
+    services: "tuple[Service, ...]" = ()
+    """Online services whose latency is read."""
 
 
 class Program:
@@ -62,13 +69,16 @@ class Program:
         if settings.web:
             self._token = listening.token_of(self._data, settings.token_file)
         self._history = History(self._data, clock)
-        self._host = Host(source, judge, self._history, CostMeter(status), clock, settings.enforcement)
+        self._watch = _watch(settings.services, clock)
+        self._host = Host(source, judge, self._history, CostMeter(status), clock, settings.enforcement, self._watch)
         self._sampling = SamplingThread(self._host.tick, self._host.late, settings.period_s, clock)
 
     def run(self) -> None:
         """Run until told to stop."""
         self._history.start()
         self._host.start()
+        if self._watch is not None:
+            self._watch.start()
         enforcement = self._settings.enforcement
         if enforcement is not None:
             self._host.listen(enforcement.offer)
@@ -79,6 +89,8 @@ class Program:
             else:
                 asyncio.run(self._run_with_web(self._socket))
         finally:
+            if self._watch is not None:
+                self._watch.stop()
             self._sampling.stop()
             if enforcement is not None:
                 enforcement.stop()
@@ -115,3 +127,12 @@ class Program:
         self._sampling.start()
         address = listening.url(bound)
         await server.serve(lambda: self._say(f"cotenant: {address} shows this machine live; ctrl-C ends it"))
+
+
+def _watch(services: "tuple[Service, ...]", clock: Clock) -> "Watch | None":
+    """Return what reads the services' latency; without any, none of it is loaded."""
+    if not services:
+        return None
+    from cotenant.latency.watching import Watch
+
+    return Watch(services, clock)

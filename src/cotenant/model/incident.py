@@ -38,6 +38,27 @@ class Isolated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     end: str | None = None
 
 
+Action = Literal["isolation", "fast path", "suppression"]
+"""What held offline work back first: a suspect stepped down, a quota tightened at once, a quota that bites."""
+
+
+class LatencyOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of one online service: its p99 before, at its worst, and how soon it was back.
+
+    ``recovery_seconds`` is from the action until p99 was back near what it was before, or from the incident's start
+    where nothing was done; None while it is not, and where p99 did not rise.
+    """
+
+    service: str
+    before_seconds: float
+    peak_seconds: float
+    at_least: bool = False
+    """The peak lies beyond the histogram's last bound, which is given."""
+    rose: bool = False
+    action: Action | None = None
+    recovery_seconds: float | None = None
+
+
 class Incident(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Times are RFC 3339, UTC. ``end`` None: it goes on. Victims and suspects are the strongest seen."""
 
@@ -54,3 +75,5 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evidence: list[PeakSignal] = []
     isolations: list[Isolated] = []
     """Who was held back because of it, and whether that helped."""
+    latency: list[LatencyOutcome] = []
+    """Online services whose latency was known before and during it."""

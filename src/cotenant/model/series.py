@@ -1,10 +1,12 @@
 """The numbers of one tick by the name they have in the sample: what is kept over time, drawn and compared."""
 
 import datetime
+from collections.abc import Iterable
 
 import msgspec
 
 from cotenant.model.evaluation import Evaluation
+from cotenant.model.latency import P99, P999, ServiceLatency
 from cotenant.model.sample import Sample
 
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
@@ -13,8 +15,20 @@ GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
 LEVEL = "level"
 
 
-def values_of(sample: Sample, evaluation: Evaluation) -> dict[str, float]:
-    """Return every known number: the level, ``index.<detection>`` and ``<group>.<field>``; unknown ones are absent."""
+LATENCY = "latency."
+LATENCY_FIELDS = {P99: "p99_usec", P999: "p999_usec"}
+
+
+def latency_name(service: str, quantile: float) -> str:
+    """Return the name under which a service's quantile is kept, in microseconds."""
+    return f"{LATENCY}{service}.{LATENCY_FIELDS[quantile]}"
+
+
+def values_of(sample: Sample, evaluation: Evaluation, latencies: Iterable[ServiceLatency] = ()) -> dict[str, float]:
+    """Return every known number: the level, ``index.<detection>``, ``<group>.<field>``, ``latency.<service>.<field>``.
+
+    Unknown ones are absent.
+    """
     values: dict[str, float] = {}
     if evaluation.interference_level is not None:
         values[LEVEL] = evaluation.interference_level
@@ -26,6 +40,11 @@ def values_of(sample: Sample, evaluation: Evaluation) -> dict[str, float]:
     oldest = [d.oldest_in_flight_usec for d in sample.block.devices.values() if d.oldest_in_flight_usec is not None]
     if oldest:
         values["block.oldest_in_flight_usec"] = max(oldest)
+    for latency in latencies:
+        for quantile in LATENCY_FIELDS:
+            seconds = latency.at(quantile).seconds
+            if seconds is not None:
+                values[latency_name(latency.service, quantile)] = seconds * 1e6
     return values
 
 

@@ -23,6 +23,7 @@ _FIELD_TITLES = {
     "p50_usec": "median",
     "p95_usec": "p95",
     "p99_usec": "p99",
+    "p999_usec": "p999",
     "block_p99_usec": "block latency p99",
     "oldest_in_flight_usec": "oldest in flight",
     "queue_p99_usec": "queue p99",
@@ -89,6 +90,8 @@ def title_of(name: str) -> str:
     if not group:
         return _GROUP_TITLES.get(field, field)
     title = _FIELD_TITLES.get(field, field)
+    if group.startswith("latency."):
+        return f"{group.removeprefix('latency.')} {title}"
     if group.startswith("block.devices."):
         return f"{group.removeprefix('block.devices.')}: {'latency ' if field[1:3].isdecimal() else ''}{title}"
     if group in ("online", "online.psi"):

@@ -83,6 +83,7 @@ class Site:
             "/api/v1/cgroups": self.cgroups,
             "/api/v1/incidents": self.incidents,
             "/api/v1/history": self.history,
+            "/api/v1/latency": self.latency,
             "/api/v1/enforcement": self.enforcement,
             "/api/v1/openapi.json": self.openapi,
             "/static/{name}": static_file,
@@ -201,6 +202,10 @@ class Site:
     async def enforcement(self, request: Request) -> Response:
         moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
         return _no_sample() if moment is None else answer(openapi.Enforcement(enforcement=moment.enforcement))
+
+    async def latency(self, request: Request) -> Response:
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        return _no_sample() if moment is None else answer(openapi.LatencyList(services=list(moment.latencies)))
 
     async def restore(self, request: Request) -> Response:
         if await _body(request) is None:

@@ -7,6 +7,7 @@ import msgspec
 from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.incident import Incident
+from cotenant.model.latency import ServiceLatency
 from cotenant.model.sample import Sample
 
 
@@ -52,6 +53,8 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     incident: Incident | None = None
     enforcement: EnforcementState | None = None
     """None: nothing is enforced here."""
+    latencies: tuple[ServiceLatency, ...] = ()
+    """The online services that are watched, by name."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

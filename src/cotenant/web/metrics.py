@@ -1,6 +1,6 @@
 """``/metrics``: the newest sample as OpenMetrics. What is unknown has no series; the number of series is bounded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from prometheus_client import CollectorRegistry, exposition
@@ -14,6 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.openmetrics import exposition as openmetrics
 
 import cotenant
+from cotenant.model.latency import ServiceLatency
 from cotenant.model.sample import Cgroup, Device
 from cotenant.model.wording import title_of
 from cotenant.web.feed import Feed, Moment
@@ -25,7 +26,7 @@ CGROUPS_LIMIT = 100
 
 DEVICES_LIMIT = 32
 SERIES_LIMIT = 2000
-"""The stated bound on series: about 100 of the node, 12 of each device, 13 of each group that is shown."""
+"""The stated bound on series: about 100 of the node, 12 of each device, 13 of each group shown, 8 of each service."""
 
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
 BUCKETS = ("none", "low", "medium", "high", "severe", "unknown")
@@ -98,6 +99,7 @@ class SampleCollector:
         yield from _cgroups(moment.sample.cgroups)
         yield from _judgement(moment)
         yield from _self(moment)
+        yield from latency_metrics(moment.latencies)
         if moment.enforcement is not None:
             yield from protection_metrics_of(moment.enforcement)
 
@@ -175,6 +177,38 @@ def _judgement(moment: Moment) -> Iterator[Metric]:
     for limit in evaluation.hard:
         hard.add_metric([limit], 1)
     yield from (triggered, index, threshold, hard)
+
+
+def latency_metrics(latencies: Iterable[ServiceLatency]) -> Iterator[Metric]:
+    """Yield the families of online services; none where no service is watched."""
+    services = list(latencies)
+    if not services:
+        return
+    seconds = GaugeMetricFamily(
+        "cotenant_service_latency_seconds",
+        "Latency of a service's requests, over the last 10 or 60 s.",
+        labels=("service", "quantile"),
+        unit="seconds",
+    )
+    beyond = GaugeMetricFamily(
+        "cotenant_service_latency_beyond_buckets",
+        "1 where the latency is at least what is shown: it is beyond the last bucket.",
+        labels=("service", "quantile"),
+    )
+    rate = GaugeMetricFamily("cotenant_service_requests_per_second", "Requests of a service.", labels=("service",))
+    failed = GaugeMetricFamily(
+        "cotenant_service_latency_failed", "1 while a service's latency cannot be read.", labels=("service",)
+    )
+    for service in services:
+        for known in service.quantiles:
+            if known.seconds is not None:
+                labels = [service.service, f"{known.quantile:g}"]
+                seconds.add_metric(labels, known.seconds)
+                beyond.add_metric(labels, float(known.at_least))
+        if service.requests_per_sec is not None:
+            rate.add_metric([service.service], service.requests_per_sec)
+        failed.add_metric([service.service], float(bool(service.error)))
+    yield from (seconds, beyond, rate, failed)
 
 
 def _self(moment: Moment) -> Iterator[Metric]:

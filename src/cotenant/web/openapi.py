@@ -7,6 +7,7 @@ import msgspec
 import cotenant
 from cotenant.model.enforcement import EnforcementState
 from cotenant.model.incident import Incident
+from cotenant.model.latency import ServiceLatency
 from cotenant.model.sample import Cgroup, Sample
 from cotenant.web.feed import Report, Restored, RulesState, Series
 
@@ -30,6 +31,12 @@ class Enforcement(msgspec.Struct, frozen=True, kw_only=True):
     enforcement: EnforcementState | None
 
 
+class LatencyList(msgspec.Struct, frozen=True, kw_only=True):
+    """Online services and their latency; empty where none is watched."""
+
+    services: list[ServiceLatency]
+
+
 class Rollback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which revision to go back to; without a number, the one before."""
 
@@ -48,6 +55,7 @@ READ_PATHS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/api/v1/cgroups": (CgroupList, "The groups of the newest sample."),
     "/api/v1/incidents": (IncidentList, "Incidents, newest first."),
     "/api/v1/enforcement": (Enforcement, "Targets beside what is there, who was held back, and what that cost whom."),
+    "/api/v1/latency": (LatencyList, "Latency of the online services that are watched; null is unknown."),
     "/api/v1/history": (
         Series,
         "The last seconds of every number: 1 s steps up to an hour, 10 s up to six, else 1 min.",

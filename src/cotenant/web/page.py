@@ -10,17 +10,18 @@ import msgspec
 from cotenant.model import series, summary, wording
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation
 from cotenant.model.incident import Incident
+from cotenant.model.latency import P50, P99, P999, Quantile, ServiceLatency
 from cotenant.model.missing import EXPLANATIONS, PASSING_REASONS, reason_of
 from cotenant.model.sample import Cgroup, MissingReason
 from cotenant.web import protection
 from cotenant.web.feed import Moment
 from cotenant.web.metrics import busiest
-from cotenant.web.panels import PANELS
+from cotenant.web.panels import PANELS, Panel, latency_panels
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
 INCIDENTS_SHOWN = 12
-PARTS = ("now", "groups", "incidents", "protection", "unavailable", "agent")
+PARTS = ("now", "services", "groups", "incidents", "protection", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
 
 
@@ -73,7 +74,8 @@ class Page:
 
     def render(self, moment: Moment, incidents: list[Incident]) -> str:
         """Return the whole page."""
-        return self._page.render(**view_of(moment, incidents), panels=PANELS, seed=_seed(moment))
+        panels = (*latency_panels(latency.service for latency in moment.latencies), *PANELS)
+        return self._page.render(**view_of(moment, incidents), panels=panels, seed=_seed(moment, panels))
 
     def waiting(self) -> str:
         """Return the page before the first sample."""
@@ -84,7 +86,7 @@ class Page:
         view = view_of(moment, incidents)
         return Tick(
             time_ms=series.time_ms_of(moment.sample.time),
-            values=series.values_of(moment.sample, moment.evaluation),
+            values=series.values_of(moment.sample, moment.evaluation, moment.latencies),
             thresholds=thresholds_of(moment.evaluation),
             incidents=[
                 IncidentSpan(
@@ -108,6 +110,7 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "headline": summary.headline_of(evaluation),
         "detail": summary.detail_of(evaluation, moment.sample.missing),
         "tiles": [tile_of(name, detection) for name, detection in evaluation.detections.items()],
+        "services": [service_of(latency) for latency in moment.latencies],
         "victims": summary.victims_of(evaluation),
         "suspects": summary.suspects_of(evaluation),
         "cgroups": [row_of(cgroup) for cgroup in busiest(moment.sample.cgroups, CGROUPS_SHOWN)],
@@ -137,6 +140,27 @@ def tile_of(name: DetectionName, detection: Detection) -> dict[str, Any]:
         "value": None if state is None or signal is None else wording.value_text(signal, state.value),
         "threshold": None if state is None or signal is None else wording.value_text(signal, state.threshold),
     }
+
+
+def service_of(latency: ServiceLatency) -> dict[str, Any]:
+    """Return one line of the table of online services."""
+    known = [latency.at(q) for q in (P50, P99, P999)]
+    missing = next((one.missing for one in known if one.missing is not None), None)
+    return {
+        "name": latency.service,
+        "quantiles": [quantile_text(one) for one in known],
+        "requests": latency.requests_per_sec,
+        "source": latency.source,
+        "note": latency.error or ("" if missing is None else EXPLANATIONS[missing].why),
+        "failed": bool(latency.error),
+    }
+
+
+def quantile_text(found: Quantile) -> str:
+    """Return a quantile as people read it; "≥" where it is beyond what the histogram can tell."""
+    if found.seconds is None:
+        return wording.UNKNOWN
+    return ("≥ " if found.at_least else "") + wording.usec_text(found.seconds * 1e6)
 
 
 def row_of(cgroup: Cgroup) -> dict[str, Any]:
@@ -175,6 +199,7 @@ def incident_of(incident: Incident) -> dict[str, Any]:
             for peak in incident.evidence
         ],
         "isolations": [protection.sentence_of(isolated) for isolated in incident.isolations],
+        "latency": [protection.outcome_of(outcome) for outcome in incident.latency],
     }
 
 
@@ -243,10 +268,10 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _seed(moment: Moment) -> dict[str, Any]:
+def _seed(moment: Moment, panels: tuple[Panel, ...]) -> dict[str, Any]:
     """Return what the script needs at once: names, titles and units of the lines."""
-    names = [name for panel in PANELS for name in panel.names]
-    values = series.values_of(moment.sample, moment.evaluation)
+    names = [name for panel in panels for name in panel.names]
+    values = series.values_of(moment.sample, moment.evaluation, moment.latencies)
     return {
         "known": set(values),
         "values": values,
@@ -259,6 +284,8 @@ def line_title(name: str) -> str:
     """Return the short name of a line in its chart's legend."""
     if name == "level":
         return "level"
+    if name.startswith(series.LATENCY):
+        return name.removeprefix(series.LATENCY).rpartition(".")[0]
     if name.startswith("index."):
         return wording.DETECTION_TITLES.get(name.removeprefix("index."), name)  # type: ignore[call-overload, no-any-return]
     return wording.title_of(f"line.{name.rpartition('.')[2]}")

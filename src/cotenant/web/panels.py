@@ -1,6 +1,10 @@
 """Which numbers are drawn together: one chart a panel, lines of one unit, ordered by resource."""
 
 import dataclasses
+from collections.abc import Iterable
+
+from cotenant.model.latency import P99
+from cotenant.model.series import latency_name
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,3 +61,13 @@ PANELS: tuple[Panel, ...] = (
         ("net.softnet_dropped_per_sec", "net.nic_dropped_per_sec", "net.softnet_squeezed_per_sec"),
     ),
 )
+
+LINES = 4
+"""Lines of one panel, at most: that is how many colours there are."""
+
+
+def latency_panels(services: Iterable[str]) -> tuple[Panel, ...]:
+    """Return the charts of the services that are watched, so many lines to one."""
+    names = [latency_name(service, P99) for service in services]
+    groups = [tuple(names[at : at + LINES]) for at in range(0, len(names), LINES)]
+    return tuple(Panel(f"latency-{n}", "Online services: p99", group) for n, group in enumerate(groups))

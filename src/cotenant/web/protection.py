@@ -7,8 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, State
 from prometheus_client.metrics_core import Metric
 
 from cotenant.model.enforcement import EnforcementState, HeldFile
-from cotenant.model.incident import Isolated
-from cotenant.model.wording import DETECTION_TITLES
+from cotenant.model.incident import Isolated, LatencyOutcome
+from cotenant.model.wording import DETECTION_TITLES, usec_text
 
 HELD_SHOWN = 40
 MODES = ("enforce", "dry-run", "observe", "paused")
@@ -57,6 +57,21 @@ def sentence_of(isolated: Isolated) -> str:
     if isolated.recovery_seconds is not None:
         return f"{text}; {isolated.victim} had recovered after {isolated.recovery_seconds:.0f} s"
     return f"{text}; {isolated.victim} has not recovered yet" if isolated.end is None else text
+
+
+_ACTIONS = {"isolation": "the suspect was held back", "fast path": "the fast path", "suppression": "suppress"}
+
+
+def outcome_of(outcome: LatencyOutcome) -> str:
+    """Return what became of a service's latency: "shop: p99 12 ms → 240 ms; recovered 12 s after suppress"."""
+    before, peak = usec_text(outcome.before_seconds * 1e6), usec_text(outcome.peak_seconds * 1e6)
+    text = f"{outcome.service}: p99 {before} → {'≥ ' if outcome.at_least else ''}{peak}"
+    if not outcome.rose:
+        return f"{outcome.service}: p99 did not rise ({before}, at most {peak})"
+    if outcome.recovery_seconds is None:
+        return f"{text}; has not recovered"
+    since = f"after {_ACTIONS[outcome.action]}" if outcome.action else "after the start; nothing was held back"
+    return f"{text}; recovered {outcome.recovery_seconds:.0f} s {since}"
 
 
 def metrics_of(state: EnforcementState) -> Iterator[Metric]:

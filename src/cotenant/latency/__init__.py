@@ -1,0 +1,1 @@
+"""Latency of online services, measured: access logs, scraped histograms, Prometheus queries."""

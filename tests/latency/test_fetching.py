@@ -1,0 +1,66 @@
+import pathlib
+import socket
+import time
+
+import pytest
+from tests.latency.conftest import Server
+
+from cotenant.latency import fetching
+from cotenant.latency.errors import BadSource, Unreadable
+
+
+def test_an_answer_and_its_type(server: Server, tmp_path: pathlib.Path) -> None:
+    server.answers["/x"] = (200, "text/plain", b"hello")
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    got = fetching.get(f"{server.url}/x?a=b", {"Accept": "text/plain"}, fetching.Trust(token_file=token))
+    assert got == (b"hello", "text/plain")
+    path, headers = server.seen[0]
+    assert path == "/x?a=b"
+    assert headers["Accept"] == "text/plain"
+    assert headers["Authorization"] == "Bearer secret"
+
+
+def test_a_refusal_says_where_and_why_and_hides_the_query(server: Server) -> None:
+    with pytest.raises(Unreadable, match=r"/y: 404 Not Found nothing here$") as caught:
+        fetching.get(f"{server.url}/y?token=secret")
+    assert "secret" not in str(caught.value)
+    server.answers["/r"] = (302, "text/plain", b"")
+    with pytest.raises(Unreadable, match="302"):
+        fetching.get(f"{server.url}/r")
+
+
+def test_one_byte_at_a_time_does_not_hold_the_caller(server: Server) -> None:
+    server.answers["/slow"] = (200, "text/plain", b"x" * 1000)
+    server.drip_seconds = 0.02
+    started = time.monotonic()
+    with pytest.raises(Unreadable, match="did not end in time"):
+        fetching.get(f"{server.url}/slow", timeout_s=0.2)
+    assert time.monotonic() - started < 2
+
+
+def test_a_body_without_end_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "BODY_LIMIT_BYTES", 1000)
+    server.answers["/big"] = (200, "text/plain", b"x" * 100_000)
+    with pytest.raises(Unreadable, match="more than"):
+        fetching.get(f"{server.url}/big")
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(Unreadable, match="Connection refused"):
+        fetching.get(f"http://127.0.0.1:{port}/")
+
+
+def test_a_token_does_not_leave_the_machine_in_the_clear(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    with pytest.raises(Unreadable, match="not sent in the clear"):
+        fetching.get("http://192.0.2.1/", trust=fetching.Trust(token_file=tmp_path / "token"), timeout_s=0.1)
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x/", "http://", "localhost:9090", "http://x:99999/", "http://x/ y"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(BadSource, match="write an address"):
+        fetching.check_url(url)
