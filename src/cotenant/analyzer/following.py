@@ -14,8 +14,8 @@ from cotenant.analyzer.rulebook import DEFAULT, Book
 from cotenant.analyzer.trial import Trials
 from cotenant.api import report, timestamp
 from cotenant.api.objects import Node
-from cotenant.kube import errors
-from cotenant.kube.client import EVENTS, NODES, REPORTS, RULES, Client
+from cotenant.kube import errors, event
+from cotenant.kube.client import NODES, REPORTS, RULES, Client
 from cotenant.kube.informer import Informer
 from cotenant.units.clock import Clock
 from cotenant.units.malformed import MALFORMED
@@ -182,8 +182,10 @@ class Following:
         body = rule_status(name, told.book, told.generation, held, self._clock.wall(), told.rolled_back)
         await self._client.apply(RULES, name, body, FIELD_MANAGER, force=True, subresource="status")
         if told.is_new:
-            event = event_of(told.value, told.rolled_back or "", self._clock.wall())
-            await self._client.create(EVENTS, event, dict, namespace="default")
+            about = event.About.of(told.value, report.API_VERSION, "DetectionRuleConfig")
+            await event.record(
+                self._client, about, ROLLED_BACK, told.rolled_back or "", FIELD_MANAGER, self._clock.wall()
+            )
 
 
 def generation_of(value: Mapping[str, Any]) -> int:
@@ -249,30 +251,6 @@ def rule_status(
         "kind": "DetectionRuleConfig",
         "metadata": {"name": name},
         "status": status,
-    }
-
-
-def event_of(value: Mapping[str, Any], text: str, now: float) -> dict[str, Any]:
-    """Return the Event that tells of a rollback; those of cluster-scoped objects are in the namespace ``default``."""
-    metadata, time = value.get("metadata") or {}, timestamp.render(now)
-    name = str(metadata.get("name", ""))
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{name[:200]}.{int(now * 1000):x}", "namespace": "default"},
-        "involvedObject": {
-            "apiVersion": report.API_VERSION,
-            "kind": "DetectionRuleConfig",
-            "name": name,
-            "uid": metadata.get("uid", ""),
-        },
-        "type": "Warning",
-        "reason": ROLLED_BACK,
-        "message": text[:1024],
-        "source": {"component": FIELD_MANAGER},
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
     }
 
 

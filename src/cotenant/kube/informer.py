@@ -8,6 +8,7 @@ after a back-off, with no version at all; every other failure backs off and goes
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -43,6 +44,25 @@ class Receiver(Protocol[Object]):
         ...
 
 
+class One(Generic[Object]):
+    """A receiver for an informer that selects a single object: hands it on, and None when it is gone."""
+
+    def __init__(self, key: str, take: Callable[[Object | None], None]) -> None:
+        self._key = key
+        self._take = take
+
+    def replaced(self, objects: dict[str, Object]) -> None:
+        self._take(objects.get(self._key))
+
+    def put(self, key: str, value: Object) -> None:
+        if key == self._key:
+            self._take(value)
+
+    def removed(self, key: str) -> None:
+        if key == self._key:
+            self._take(None)
+
+
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
@@ -57,7 +77,7 @@ _identity_decoder = msgspec.json.Decoder(_Identity)
 
 
 class Informer(Generic[Object]):
-    """Lists and watches one kind until cancelled; all of it, or what a label or field selector chooses."""
+    """Lists and watches one kind until cancelled; all of it, or what a namespace, a label or field selector chooses."""
 
     def __init__(
         self,
@@ -67,6 +87,7 @@ class Informer(Generic[Object]):
         receiver: Receiver[Object],
         *,
         backoff: Backoff | None = None,
+        namespace: str | None = None,
         selector: str | None = None,
         fields: str | None = None,
     ) -> None:
@@ -75,6 +96,7 @@ class Informer(Generic[Object]):
         self._decoder = msgspec.json.Decoder(kind)
         self._receiver = receiver
         self._backoff = backoff or Backoff()
+        self._namespace = namespace
         self._selection = {
             name: text for name, text in (("labelSelector", selector), ("fieldSelector", fields)) if text is not None
         }
@@ -113,11 +135,17 @@ class Informer(Generic[Object]):
     async def _list(self) -> None:
         found: dict[str, Object] = {}
         page = await self._client.page(
-            self._resource, limit=PAGE, resourceVersion=self._list_version, **self._selection
+            self._resource,
+            namespace=self._namespace,
+            limit=PAGE,
+            resourceVersion=self._list_version,
+            **self._selection,
         )
         self._take(page.items, found)
         while page.next_page:
-            page = await self._client.page(self._resource, limit=PAGE, continue_=page.next_page, **self._selection)
+            page = await self._client.page(
+                self._resource, namespace=self._namespace, limit=PAGE, continue_=page.next_page, **self._selection
+            )
             self._take(page.items, found)
         self._version = self._list_version = page.resource_version
         self.lists += 1
@@ -134,7 +162,9 @@ class Informer(Generic[Object]):
         loop = asyncio.get_running_loop()
         started, events = loop.time(), 0
         seconds = random.randint(*WATCH_SECONDS)
-        async for event in self._client.watch(self._resource, self._version, seconds, **self._selection):
+        async for event in self._client.watch(
+            self._resource, self._version, seconds, namespace=self._namespace, **self._selection
+        ):
             events += 1
             identity = self._identify(event.object)
             if identity is None:

@@ -11,6 +11,8 @@ from typing import Protocol
 import prometheus_client
 
 from cotenant.kube.client import Client
+from cotenant.manager.observing import Observed
+from cotenant.manager.slo.state import SloState
 from cotenant.units.clock import Clock
 
 DEFAULT_NAMESPACE = "cotenant-system"
@@ -64,7 +66,11 @@ class Context:
         default_factory=lambda: prometheus_client.CollectorRegistry()
     )
     """Register collectors here: a controller's live as long as its term, a server's as long as the process."""
+    observed: Observed = dataclasses.field(default_factory=Observed)
+    """Name informers and reconcilers here: their metrics are made for you."""
     readiness: Readiness = dataclasses.field(default_factory=Readiness)
+    slo: SloState = dataclasses.field(default_factory=SloState)
+    """The strategies of nodes; a term begins with none known."""
 
 
 class Controller(Protocol):

@@ -16,6 +16,9 @@ from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.manager import controller, server
+from cotenant.manager.observing import Observed
+from cotenant.manager.slo.following import SloConfigFollower
+from cotenant.manager.slo.state import SloState
 from cotenant.units.clock import SystemClock
 from cotenant.web import serving
 
@@ -26,7 +29,7 @@ PAUSE_SECONDS = 2.0
 
 Make = Callable[[], controller.Controller]
 
-CONTROLLERS: tuple[Make, ...] = ()
+CONTROLLERS: tuple[Make, ...] = (SloConfigFollower,)
 """Run on the leader. One line each: the class."""
 SERVERS: tuple[Make, ...] = ()
 """Run on every replica. One line each: the class."""
@@ -96,12 +99,15 @@ class Manager:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _lead(self) -> None:
-        self._term = dataclasses.replace(self._context, metrics=prometheus_client.CollectorRegistry())
+        self._term = term = dataclasses.replace(
+            self._context, metrics=prometheus_client.CollectorRegistry(), observed=Observed(), slo=SloState()
+        )
+        term.metrics.register(term.observed)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for make in self._controllers:
                     one = make()
-                    tasks.create_task(one.run(self._term), name=one.name)
+                    tasks.create_task(one.run(term), name=one.name)
                 tasks.create_task(asyncio.Event().wait(), name="lease")  # leads even with nothing to do
         finally:
             self._term = None

@@ -8,14 +8,13 @@ from cotenant.act import slo_fields
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import Mode, RefusedField
 from cotenant.api.rollout import SLO_REVISION
-from cotenant.kube.client import NODES, Client, Resource
-from cotenant.kube.informer import Informer
+from cotenant.kube.client import NODE_SLOS, NODES, Client
+from cotenant.kube.informer import Informer, One
 from cotenant.model import node as nodes
 from cotenant.model import policy
 
 _log = logging.getLogger(__name__)
 
-NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
@@ -83,29 +82,10 @@ class Policy:
         return found
 
 
-class _One:
-    """Hands the one object that an informer selects to a function."""
-
-    def __init__(self, name: str, take: Any) -> None:
-        self._name = name
-        self._take = take
-
-    def replaced(self, objects: dict[str, dict[str, Any]]) -> None:
-        self._take(objects.get(self._name))
-
-    def put(self, key: str, value: dict[str, Any]) -> None:
-        if key == self._name:
-            self._take(value)
-
-    def removed(self, key: str) -> None:
-        if key == self._name:
-            self._take(None)
-
-
 def informers(client: Client, name: str, kept: Policy) -> tuple[Informer[dict[str, Any]], ...]:
     """Return the informers that keep a policy true: each lists and watches a single object."""
     chosen = f"metadata.name={name}"
     return (
-        Informer(client, NODES, dict[str, Any], _One(name, kept.take_node), fields=chosen),
-        Informer(client, NODE_SLOS, dict[str, Any], _One(name, kept.take_slo), fields=chosen),
+        Informer(client, NODES, dict[str, Any], One(name, kept.take_node), fields=chosen),
+        Informer(client, NODE_SLOS, dict[str, Any], One(name, kept.take_slo), fields=chosen),
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.api.koordinator import slo_config
+from cotenant.api.koordinator import node_slo, slo_config
 from cotenant.api.koordinator.slo_config import KEYS, Key, SloConfig
 from cotenant.model import policy
 
@@ -23,7 +23,7 @@ def config(**sections: Any) -> SloConfig:
 
 
 def test_without_a_config_map_a_node_gets_the_defaults() -> None:
-    assert slo_config.spec_of(SloConfig(), {}) == {
+    assert node_slo.rendered(SloConfig(), {}) == {
         "resourceUsedThresholdWithBE": {
             "enable": False,
             "cpuSuppressThresholdPercent": 65,
@@ -122,9 +122,9 @@ def test_applications_of_a_node_stand_in_place_of_the_clusters() -> None:
                             {"nodeSelector": {"matchLabels": {"pool": "b"}}}],
         }
     )  # fmt: skip
-    assert slo_config.spec_of(found, {})["hostApplications"] == [application]
-    assert len(slo_config.spec_of(found, {"pool": "a"})["hostApplications"]) == 2
-    assert "hostApplications" not in slo_config.spec_of(found, {"pool": "b"})
+    assert node_slo.rendered(found, {})["hostApplications"] == [application]
+    assert len(node_slo.rendered(found, {"pool": "a"})["hostApplications"]) == 2
+    assert "hostApplications" not in node_slo.rendered(found, {"pool": "b"})
 
 
 def test_colocation_is_flat_and_its_durations_go_out_as_go_writes_them() -> None:
@@ -242,5 +242,5 @@ texts = st.one_of(st.text(max_size=20), st.recursive(
 def test_whatever_is_written_it_is_refused_or_makes_a_valid_policy(key: Key, text: str) -> None:
     found, wrong = slo_config.read({key: text}, SloConfig())
     assert (key in wrong) != (key in found.texts)
-    _, complaints = policy.decode({"spec": slo_config.spec_of(found, {"pool": "a"})})
+    _, complaints = policy.decode({"spec": node_slo.rendered(found, {"pool": "a"})})
     assert not complaints

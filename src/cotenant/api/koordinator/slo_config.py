@@ -247,17 +247,3 @@ def read(data: Mapping[str, str], last_good: SloConfig) -> tuple[SloConfig, dict
         if text is not None and key in last_good.texts:
             texts[key], sections[key] = last_good.texts[key], last_good.section(key)
     return SloConfig(texts, sections), wrong
-
-
-def spec_of(config: SloConfig, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the ``spec`` of the NodeSLO of a node with these labels, as Koordinator's manager would write it."""
-    spec: dict[str, Any] = {
-        "resourceUsedThresholdWithBE": config.of("resource-threshold-config", labels),
-        "resourceQOSStrategy": config.of("resource-qos-config", labels),
-        "cpuBurstStrategy": config.of("cpu-burst-config", labels),
-        "systemStrategy": config.of("system-config", labels),
-    }
-    applications = config.of("host-application-config", labels).get("applications")
-    if applications:
-        spec["hostApplications"] = applications
-    return spec

@@ -1,0 +1,1 @@
+"""Strategies of nodes: Koordinator's ConfigMap followed, and what each node gets of it written."""

@@ -1,0 +1,60 @@
+"""What controllers that keep one object for each node have in common: the nodes, and those objects as they are."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cotenant.api.objects import Node
+from cotenant.kube import errors
+from cotenant.kube.client import NODES, Client, Resource
+
+
+class Held:
+    """A receiver that keeps all objects of a kind and says which has changed."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self.objects: dict[str, Any] = {}
+        self._changed = changed
+
+    def replaced(self, objects: dict[str, Any]) -> None:
+        keys = set(self.objects) | set(objects)
+        self.objects = objects
+        for key in keys:
+            self._changed(key)
+
+    def put(self, key: str, value: Any) -> None:
+        self.objects[key] = value
+        self._changed(key)
+
+    def removed(self, key: str) -> None:
+        self.objects.pop(key, None)
+        self._changed(key)
+
+
+async def delete_orphan(client: Client, resource: Resource, name: str) -> None:
+    """Delete the object of a node that is gone, after asking the API server itself: informers lag behind.
+
+    :raises KubeError: if that cannot be told, or done.
+    """
+    with contextlib.suppress(errors.NotFound):
+        await client.get(NODES, name, dict)
+        return
+    with contextlib.suppress(errors.NotFound):
+        await client.delete(resource, name)
+
+
+def owner_of(node: Node) -> dict[str, str]:
+    """Return the reference by which an object goes with its node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
+
+
+def owned_by(value: Mapping[str, Any], node: Node) -> bool:
+    """Return whether an object goes with this node, and not with one of the same name before it."""
+    owners = (value.get("metadata") or {}).get("ownerReferences") or []
+    return any(one.get("kind") == "Node" and one.get("uid") == node.metadata.uid for one in owners)
+
+
+def with_owner(value: Mapping[str, Any], node: Node) -> list[dict[str, Any]]:
+    """Return the owners of an object, the node among them; others' stay."""
+    owners = (value.get("metadata") or {}).get("ownerReferences") or []
+    return [*(one for one in owners if one.get("kind") != "Node"), owner_of(node)]
