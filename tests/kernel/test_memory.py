@@ -35,16 +35,19 @@ def test_counters_become_rates(tree):
     assert (values.swap_in_per_sec, values.swap_out_per_sec, values.oom_kills) == (2.0, 1.0, 3)
 
 
-def test_available_is_a_ratio_of_the_total():
-    data = b"MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    250 kB\n"
-    assert memory.parse_available_ratio(data, "x") == 0.25
-    assert memory.parse_available_ratio(b"MemTotal: 1000 kB\n", "x") == "unsupported"
+def test_available_and_free_are_ratios_of_the_total():
+    data = b"MemTotal:       1000 kB\nMemFree: 125 kB\nMemAvailable:    250 kB\n"
+    assert memory.parse_meminfo(data, "x") == {"available_ratio": 0.25, "free_ratio": 0.125}
+    assert memory.parse_meminfo(b"MemTotal: 1000 kB\nMemFree: 500 kB\n", "x") == {
+        "available_ratio": "unsupported",
+        "free_ratio": 0.5,
+    }
 
 
 @pytest.mark.parametrize("text", [b"", b"MemTotal: 0 kB\n", b"MemTotal: x kB\n", b"MemAvailable: 1 kB\n"])
 def test_memory_without_a_total_is_malformed(text):
     with pytest.raises(errors.MalformedFile):
-        memory.parse_available_ratio(text, "x")
+        memory.parse_meminfo(text, "x")
 
 
 def test_older_kernels_name_counters_otherwise():

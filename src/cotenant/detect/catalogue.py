@@ -169,8 +169,8 @@ DEVICE_FIELDS: dict[str, Signal] = {
 
 DEVICES = "block.devices."
 
-NOT_SIGNALS = frozenset({"uptime_s", "period_s", "cpu.online"})
-"""Numbers of the sample that say nothing about interference."""
+NOT_SIGNALS = frozenset({"uptime_s", "period_s", "cpu.online", "memory.free_ratio"})
+"""Numbers of the sample that say nothing about interference: memory that is not free is mostly page cache."""
 
 
 def find(name: str) -> Signal:

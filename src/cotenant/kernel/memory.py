@@ -13,7 +13,7 @@ from cotenant.kernel.reading import Findings, Reading
 from cotenant.model.rate import Count, Counters
 from cotenant.model.sample import Memory, MissingReason
 
-_MEMINFO = re.compile(rb"^(MemTotal|MemAvailable):[ \t]*(.*?)(?: kB)?$", re.MULTILINE)
+_MEMINFO = re.compile(rb"^(MemTotal|MemFree|MemAvailable):[ \t]*(.*?)(?: kB)?$", re.MULTILINE)
 _VMSTAT = re.compile(
     rb"^(pgscan_(?:kswapd|direct|khugepaged)(?:_(?:dma|dma32|normal|high|movable|device))?"
     rb"|workingset_refault(?:_anon|_file)?|pgmajfault|pswpin|pswpout|oom_kill)[ \t]+(.*)$",
@@ -31,16 +31,17 @@ VMSTAT_FIELDS = (
 )
 
 
-def parse_available_ratio(data: bytes, path: str) -> float | MissingReason:
-    """Return MemAvailable ÷ MemTotal in 0..1; ``unsupported`` on a kernel without MemAvailable.
+def parse_meminfo(data: bytes, path: str) -> dict[str, float | MissingReason]:
+    """Return the shares of all memory that are available and free, 0..1; ``unsupported`` where no line says it.
 
     :raises MalformedFile: if a value is not a number, or the total is 0.
     """
     values = {name: number(word, path) for name, word in _MEMINFO.findall(data)}
-    total, available = values.get(b"MemTotal"), values.get(b"MemAvailable")
+    total = values.get(b"MemTotal")
     if not total:
         raise errors.MalformedFile(path, "MemTotal is missing or 0")
-    return "unsupported" if available is None else min(available / total, 1.0)
+    lines = {"available_ratio": values.get(b"MemAvailable"), "free_ratio": values.get(b"MemFree")}
+    return {field: "unsupported" if kb is None else min(kb / total, 1.0) for field, kb in lines.items()}
 
 
 def parse_vmstat(data: bytes, path: str) -> dict[str, Count]:
@@ -94,9 +95,10 @@ class MemoryReader:
         self._counters.step(seconds)
         found = Findings()
         try:
-            found.put("available_ratio", parse_available_ratio(self._meminfo.read(), self._meminfo.path))
+            for share, value in parse_meminfo(self._meminfo.read(), self._meminfo.path).items():
+                found.put(share, value)
         except errors.KernelError as error:
-            found.put("available_ratio", reading.reason_of(error, self._meminfo))
+            found.put_all(("available_ratio", "free_ratio"), reading.reason_of(error, self._meminfo))
         for field, count in self._read_vmstat().items():
             step = self._counters.count if field == "oom_kills" else self._counters.rate
             found.put(field, step(field, count))

@@ -87,9 +87,13 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory of the node. Scans, refaults and swaps are pages per second; ``oom_kills`` counts within the period."""
+    """Memory of the node. Scans, refaults and swaps are pages per second; ``oom_kills`` counts within the period.
+
+    What is not ``available`` is used for good; what is not ``free`` is used or holds page cache.
+    """
 
     available_ratio: float | None = None
+    free_ratio: float | None = None
     page_scan_per_sec: float | None = None
     direct_scan_per_sec: float | None = None
     refault_per_sec: float | None = None
@@ -165,7 +169,11 @@ class Offline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cgroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One control group. ``throttled_ratio`` = throttled periods ÷ periods, by its own quota."""
+    """One control group. ``throttled_ratio`` = throttled periods ÷ periods, by its own quota.
+
+    ``memory_bytes`` is all that is charged to it, page cache included; ``memory_anon_bytes`` the part that cannot be
+    dropped: anonymous, shared and locked memory.
+    """
 
     path: str
     class_: CgroupClass | None = msgspec.field(default=None, name="class")
@@ -173,6 +181,7 @@ class Cgroup(msgspec.Struct, frozen=True, kw_only=True):
     cpu_used_ratio: float | None = None
     throttled_ratio: float | None = None
     memory_bytes: int | None = None
+    memory_anon_bytes: int | None = None
     refault_per_sec: float | None = None
     major_fault_per_sec: float | None = None
     read_bytes_per_sec: float | None = None

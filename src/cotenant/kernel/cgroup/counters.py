@@ -23,6 +23,8 @@ class GroupCounters:
     nr_throttled: Count = "unsupported"
     memory_bytes: Count = "unsupported"
     """Now, not a counter."""
+    memory_anon_bytes: Count = "unsupported"
+    """Of that, what cannot be dropped: anonymous, shared and locked memory."""
     refaults: Count = "unsupported"
     major_faults: Count = "unsupported"
     read_bytes: Count = "unsupported"
@@ -135,9 +137,9 @@ def whole(data: bytes | MissingReason, path: str) -> Count:
 
 
 def take_memory(pattern: re.Pattern[bytes], data: bytes | MissingReason, path: str, counters: GroupCounters) -> None:
-    """Fill refaults and major faults from ``memory.stat``; kernels before 5.9 count refaults without their kind."""
+    """Fill what ``memory.stat`` says; kernels before 5.9 count refaults without their kind."""
     if isinstance(data, str):
-        counters.refaults = counters.major_faults = data
+        counters.refaults = counters.major_faults = counters.memory_anon_bytes = data
         return
     values = parse_flat(pattern, data, path)
     absent: MissingReason = "unsupported" if data.strip() else "malformed"
@@ -146,6 +148,8 @@ def take_memory(pattern: re.Pattern[bytes], data: bytes | MissingReason, path: s
         refaults = add(values.get(b"workingset_refault_anon", 0), values[b"workingset_refault_file"])
     counters.refaults = refaults
     counters.major_faults = values.get(b"pgmajfault", absent)
+    held = [values.get(name, absent) for name in (b"inactive_anon", b"active_anon")]
+    counters.memory_anon_bytes = add(add(*held), values.get(b"unevictable", 0))
 
 
 def add(first: Count, second: Count) -> Count:

@@ -85,6 +85,7 @@ class Group:
         put("cpu_used_ratio", _cpu_ratio(before, after, period))
         put("throttled_ratio", _throttled_ratio(before, after, seconds))
         put("memory_bytes", after.memory_bytes)
+        put("memory_anon_bytes", after.memory_anon_bytes)
         for field, name in _RATES.items():
             grown = _grown(before, after, name)
             if name == "write_bytes" and written_bytes is not None and before is not None:

@@ -11,7 +11,9 @@ from cotenant.model.rate import Count
 from cotenant.model.sample import MissingReason
 
 _CPU_STAT = re.compile(rb"^(nr_periods|nr_throttled) (.*)$", re.MULTILINE)
-_MEMORY_STAT = re.compile(rb"^total_(workingset_refault(?:_anon|_file)?|pgmajfault) (.*)$", re.MULTILINE)
+_MEMORY_STAT = re.compile(
+    rb"^total_(workingset_refault(?:_anon|_file)?|pgmajfault|(?:in)?active_anon|unevictable) (.*)$", re.MULTILINE
+)
 _BLKIO = re.compile(rb"^(\d+:\d+) (\w+) (\S+) *$")
 BLKIO_FILES = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes")
 """The recursive one counts groups below too, and is missing before 5.2."""

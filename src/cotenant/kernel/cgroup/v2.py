@@ -10,7 +10,9 @@ from cotenant.model.rate import Count
 from cotenant.model.sample import MissingReason
 
 _CPU_STAT = re.compile(rb"^(usage_usec|nr_periods|nr_throttled) (.*)$", re.MULTILINE)
-_MEMORY_STAT = re.compile(rb"^(workingset_refault(?:_anon|_file)?|pgmajfault) (.*)$", re.MULTILINE)
+_MEMORY_STAT = re.compile(
+    rb"^(workingset_refault(?:_anon|_file)?|pgmajfault|(?:in)?active_anon|unevictable) (.*)$", re.MULTILINE
+)
 _IO_LINE = re.compile(rb"^(\d+:\d+)((?: [\w.-]+=\S*)*) *$")
 _IO_BYTES = re.compile(rb" (rbytes|wbytes)=(\S*)")
 
