@@ -88,11 +88,15 @@ class ApiServer:
         if path.endswith("/tokenreviews"):
             user = self.users.get(body["spec"]["token"])
             return JSONResponse({"status": {"authenticated": user is not None, "user": user or {}}}, 201)
+        if request.method == "POST" and path.endswith("/eviction"):
+            return self.evict(path.removesuffix("/eviction"), body)
         if request.method == "POST":
             if body["metadata"]["name"] in self.objects.get(path, {}):
                 return JSONResponse(status(409, "AlreadyExists"), 409)
             return JSONResponse(self.put(path, body["metadata"]["name"], **body), 201)
         listed_at, _, name = path.rpartition("/")
+        if request.method == "PUT" and name == "status":
+            return self.replace_status(listed_at, body)
         if request.method == "GET" and path in self.objects:
             return JSONResponse(self.page(path, query))
         if request.method == "PATCH":
@@ -107,6 +111,28 @@ class ApiServer:
         if request.method == "DELETE":
             self.remove(listed_at, name)
         return JSONResponse(found)
+
+    def replace_status(self, path: str, body: Any) -> Response:
+        listed_at, _, name = path.rpartition("/")
+        found = self.objects.get(listed_at, {}).get(name)
+        if found is None:
+            return JSONResponse(status(404, "NotFound"), 404)
+        metadata = body["metadata"]
+        if any(metadata.get(key) != found["metadata"].get(key) for key in ("resourceVersion", "uid")):
+            return JSONResponse(status(409, "Conflict"), 409)
+        return JSONResponse(self.put(listed_at, name, **{**found, "status": body["status"]}))
+
+    def evict(self, path: str, body: Any) -> Response:
+        listed_at, _, name = path.rpartition("/")
+        found = self.objects.get(listed_at, {}).get(name)
+        if found is None:
+            return JSONResponse(status(404, "NotFound"), 404)
+        wanted = body["deleteOptions"]["preconditions"]["uid"]
+        if wanted != found["metadata"]["uid"]:
+            return JSONResponse(status(409, "Conflict"), 409)
+        metadata = {**found["metadata"], "deletionTimestamp": "2026-11-30T00:00:00Z"}
+        self.put(listed_at, name, **{**found, "metadata": metadata})
+        return JSONResponse({"kind": "Status", "status": "Success"}, 201)
 
     def patch(self, listed_at: str, name: str, query: dict[str, str], body: Any, how: str) -> Response:
         if name == "status":

@@ -2,6 +2,7 @@ import pytest
 
 from cotenant.kernel.cgroup.classes import Label
 from cotenant.model.pod import QOS_LABEL, Container, KubeQos, Pod
+from cotenant.model.policy import HostApplication
 from cotenant.model.sample import CgroupClass
 from cotenant.model.snapshot import ContainerGroup, PodGroup
 from cotenant.node import labels
@@ -37,4 +38,9 @@ def test_groups_of_pods_and_containers_are_named_and_unlisted_ones_left_to_their
         "k/podu": Label("online", "shop/p"),
         "k/podu/c1": Label("online", "shop/p/main"),
     }
-    assert labels.pod_paths(groups) == {"k/podu": "shop/p"}
+
+
+def test_host_applications_have_their_class_and_name() -> None:
+    applications = [HostApplication(name="nginx", qos="LS"), HostApplication(name="odd")]
+    found = labels.of_applications({"host/nginx": "nginx", "host/odd": "odd"}, applications)
+    assert found == {"host/nginx": Label("online", "nginx"), "host/odd": Label(None, "odd")}

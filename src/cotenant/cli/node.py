@@ -39,6 +39,9 @@ def command(
     preemptable_is_offline: Annotated[
         bool, typer.Option("--preemptable-is-offline", help="Take volcano.sh/preemptable for class BE, as rubik does.")
     ] = False,
+    state: Annotated[
+        pathlib.Path, typer.Option(metavar="DIR", help="Where predictions are kept over restarts.")
+    ] = pathlib.Path("/var/lib/cotenant"),
     llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
@@ -76,6 +79,7 @@ def command(
         beside_others=beside_others,
         shadow=shadow,
         llc_probe=llc_probe,
+        state=state,
     )
     asyncio.run(program.run(settings, _say))
 

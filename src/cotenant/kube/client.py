@@ -203,14 +203,23 @@ class Client:
         return msgspec.json.decode(content, type=kind)
 
     async def replace(
-        self, resource: Resource, name: str, value: Any, kind: type[Object], *, namespace: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        value: Any,
+        kind: type[Object],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        field_manager: str | None = None,
     ) -> Object:
         """Replace an object by one that carries the resourceVersion it was read at, and return it.
 
         :raises Conflict: if somebody else wrote in between.
         :raises KubeError: if it cannot be written.
         """
-        content = await self._send("PUT", resource.path(name, namespace), body=value)
+        path = resource.path(name, namespace, subresource)
+        content = await self._send("PUT", path, {"fieldManager": field_manager}, value)
         return msgspec.json.decode(content, type=kind)
 
     async def patch(

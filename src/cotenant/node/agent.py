@@ -22,7 +22,7 @@ from cotenant.model.evaluation import Evaluation
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
 from cotenant.model.snapshot import Snapshot
-from cotenant.node import labels
+from cotenant.node import labels, presence
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -88,7 +88,8 @@ class Agent:
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
         self.releasing = Releasing(root, enforcer, self._clock)
         self.evaluation: Evaluation | None = None
-        self._paths: dict[str, str] = {}
+        self.present = presence.Presence()
+        """Who is on the node, as of the last list of pods."""
         self._unlisted: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
@@ -154,8 +155,11 @@ class Agent:
         if not self._source.refresh() and self._source.failures > failures:
             _log.warning("pods: %s; the last list stays", self._source.last_error)
         seen = self._enforcer.look(self._source.pods)
-        self._paths = labels.pod_paths(seen.groups)
-        self._sampler.label(labels.of_groups(seen.groups))
+        applications = self._policy.slo.host_applications if self._policy.slo is not None else ()
+        self.present = presence.of_snapshot(seen, applications)
+        self._sampler.label(
+            labels.of_groups(seen.groups) | labels.of_applications(self.present.applications, applications)
+        )
 
     async def _enforce(self) -> None:
         while True:
@@ -181,7 +185,9 @@ class Agent:
         used = None
         newest, evaluation = self.newest, self.evaluation
         if newest is not None:
-            used = self._steadying.usage(usages.of_sample(newest, self._paths, here.capacity_memory_bytes))
+            pods = {path: pod.key for path, pod in self.present.pods.items()}
+            applications = self.present.applications
+            used = self._steadying.usage(usages.of_sample(newest, pods, here.capacity_memory_bytes, applications))
         seen = self._enforcer.look(self._source.pods, node=here, usage=used)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()

@@ -1,9 +1,10 @@
 """Which class and which name each pod's groups have, for the sampler."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cotenant.kernel.cgroup.classes import CLASS_OF_QOS, Label
 from cotenant.model.pod import Pod
+from cotenant.model.policy import HostApplication
 from cotenant.model.sample import CgroupClass
 from cotenant.model.snapshot import PodGroup
 
@@ -32,6 +33,7 @@ def of_groups(groups: Sequence[PodGroup]) -> dict[str, Label]:
     return labels
 
 
-def pod_paths(groups: Sequence[PodGroup]) -> dict[str, str]:
-    """Return the path of each listed pod's group → ``namespace/name``."""
-    return {group.path: group.pod.key for group in groups if group.pod is not None}
+def of_applications(paths: Mapping[str, str], applications: Sequence[HostApplication]) -> dict[str, Label]:
+    """Return the labels of host applications, which ``paths`` names by the path of their group."""
+    classes = {application.name: CLASS_OF_QOS.get(application.qos) for application in applications}
+    return {path: Label(classes.get(name), name) for path, name in paths.items()}

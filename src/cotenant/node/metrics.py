@@ -10,6 +10,7 @@ from cotenant.node.agent import Agent
 from cotenant.node.kubelet import PodSource
 from cotenant.node.nri import Plugin
 from cotenant.node.policy import MODES, Policy
+from cotenant.node.reporting import Reporter
 from cotenant.node.sending import Sender
 from cotenant.node.shadow import Shadow
 
@@ -27,6 +28,8 @@ class AgentCollector(registry.Collector):
         self._policy = kept
         self._sender = sender
         self._plugin = plugin
+        self.reporter: Reporter | None = None
+        """Set once there is a cluster to report to."""
 
     def collect(self) -> Iterator[core.Metric]:
         status = self._agent.status
@@ -61,6 +64,11 @@ class AgentCollector(registry.Collector):
                 ),
                 "cotenant_node_nri_adjusted": ("Containers set up before they started.", self._plugin.adjusted),
                 "cotenant_node_nri_failures": ("Requests left to the reconciler.", self._plugin.failures),
+            }
+        if self.reporter is not None:
+            counters |= {
+                "cotenant_node_metric_writes": ("NodeMetrics written.", self.reporter.writes),
+                "cotenant_node_metric_failures": ("Writes of a NodeMetric that failed.", self.reporter.failures),
             }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)

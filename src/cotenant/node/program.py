@@ -14,7 +14,7 @@ from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, sending, shadow, starting
+from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -41,6 +41,8 @@ class Settings:
     shadow: bool = False
     """Compare with what a running koordlet wrote, and write nothing, whatever the mode."""
     llc_probe: bool = False
+    state: pathlib.Path = pathlib.Path("/var/lib/cotenant")
+    """What is to outlive the agent and a reboot: what predictions rest on."""
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -69,8 +71,9 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     if settings.nri is not None and beside is None:
         decisions = starting.Starting(source, kept, enforcer)
         plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust)
+    collector = metrics.AgentCollector(working, source, kept, sender, plugin)
     if settings.metrics:
-        metrics.serve(metrics.AgentCollector(working, source, kept, sender, plugin), settings.metrics)
+        metrics.serve(collector, settings.metrics)
     doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
     started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
     try:
@@ -85,6 +88,12 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
                 client = await opened.enter_async_context(Client(config, "cotenant-node"))
                 loops += [informer.run() for informer in policy.informers(client, settings.name, kept)]
                 loops.append(_expiry(client, settings.name, kept, sender, clock).run())
+                reporter = reporting.Reporter(
+                    root, client, settings.name, lambda: working.present, kept, clock, settings.state
+                )
+                collector.reporter = reporter
+                working.listen(reporter.take)
+                loops += [reporter.informer().run(), reporter.run()]
             async with asyncio.TaskGroup() as tasks:
                 for loop in loops:
                     tasks.create_task(loop)
