@@ -111,31 +111,42 @@ def patch(path: str, body: Mapping[str, Any]) -> None:
     cluster.request("PATCH", path, body, "application/merge-patch+json")
 
 
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
 def install_node_slos() -> None:
     """Define Koordinator's NodeSLO with as little as a server takes: any fields."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    install_kind("slo.koordinator.sh", "nodeslos", "NodeSLO", {"spec": ANYTHING})
+
+
+def install_kind(group: str, plural: str, kind: str, properties: Mapping[str, Any], *, status: bool = False) -> None:
+    """Define a cluster-scoped kind ``v1alpha1`` that is not there yet, and wait until it is served."""
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "nodeslos.slo.koordinator.sh"},
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"} if group.endswith("k8s.io") else {},
+        },
         "spec": {
-            "group": "slo.koordinator.sh",
+            "group": group,
             "scope": "Cluster",
-            "names": {"plural": "nodeslos", "singular": "nodeslo", "kind": "NodeSLO"},
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
             "versions": [
                 {
                     "name": "v1alpha1",
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything}}},
+                    "subresources": {"status": {}} if status else {},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": dict(properties)}},
                 }
             ],
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    if found(f"{path}/nodeslos.slo.koordinator.sh") is None:
+    if found(f"{path}/{plural}.{group}") is None:
         cluster.request("POST", path, definition)
-    wait_for(lambda: found(NODE_SLOS) is not None, 20, "NodeSLOs to be served")
+    wait_for(lambda: found(f"/apis/{group}/v1alpha1/{plural}") is not None, 20, f"{kind}s to be served")
 
 
 def set_node_slo(name: str, spec: Mapping[str, Any]) -> None:

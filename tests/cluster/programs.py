@@ -117,6 +117,7 @@ def node_agent(directory: pathlib.Path, *options: str, own_run: pathlib.Path | N
         f"--token-file={cluster.STATE}/pki/admin.token",
         f"--kubelet=https://127.0.0.1:{node.KUBELET_PORT}",
         f"--kubelet-ca={cluster.STATE}/pki/ca.crt",
+        f"--state={directory}/state",
         *options,
     ]
     return Program(arguments, directory / "node.log", own_run=own_run)

@@ -1,0 +1,132 @@
+"""The real agent's NodeMetric on the real node, beside the kernel's own accounts of the same pods."""
+
+import os
+import pathlib
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import objects
+import programs
+import pytest
+from objects import PODS, wait_for
+
+import cluster
+import node
+from cotenant.api import schema
+from cotenant.api.koordinator import node_metric as api
+
+AT = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+OWN = f"{AT}/{node.NAME}"
+MIB = 1 << 20
+HOLD = "x=$(head -c 41943040 /dev/zero | tr '\\0' a); while :; do :; done"
+"""40 MiB held in a shell's variable, and all of a CPU."""
+SPEC = {
+    "metricCollectPolicy": {
+        "aggregateDurationSeconds": 60,
+        "reportIntervalSeconds": 30,
+        "nodeAggregatePolicy": {"durations": ["20s", "30m0s"]},
+        "nodeMemoryCollectPolicy": "usageWithoutPageCache",
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def groups(kubeconfig: pathlib.Path) -> Iterator[dict[str, str]]:
+    """Two pods by name, one of them at work, and a NodeMetric that asks for figures."""
+    if not pathlib.Path("/sys/fs/cgroup/cpuacct/cpuacct.usage").exists():
+        pytest.skip("the accounts compared here are those of cgroup v1, where the real node of a test runs today")
+    generator = schema.Generator(schema.Traits())
+    kinds = {"spec": generator.of(api.NodeMetricSpec), "status": generator.of(api.NodeMetricStatus)}
+    objects.install_kind(api.GROUP, api.PLURAL, api.KIND, kinds, status=True)
+    objects.install_node_slos()
+    some = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m", "memory": "200Mi"}}
+    made = {
+        "busy": objects.pod("busy", "real", some, command=HOLD, labels={"koordinator.sh/qosClass": "LS"}),
+        "calm": objects.pod("calm", "real"),
+    }
+    objects.delete(OWN)
+    uids = {name: cluster.request("POST", PODS, body)["metadata"]["uid"] for name, body in made.items()}
+    cluster.request(
+        "POST", AT, {"apiVersion": api.API_VERSION, "kind": api.KIND, "metadata": {"name": node.NAME}, "spec": SPEC}
+    )
+    try:
+        for name in made:
+            wait_for(lambda: objects.phase(name) == "Running", 90, name)  # noqa: B023 - called at once
+        yield {"busy": f"kubepods/burstable/pod{uids['busy']}", "calm": f"kubepods/besteffort/pod{uids['calm']}"}
+    finally:
+        for name in made:
+            objects.delete(f"{PODS}/{name}")
+        objects.delete(OWN)
+
+
+def usage_seconds(group: str) -> float:
+    """Return the CPU time of a group by the kernel's own account."""
+    return int(pathlib.Path("/sys/fs/cgroup/cpuacct", group, "cpuacct.usage").read_text()) / 1e9
+
+
+def anonymous_bytes(group: str) -> int:
+    text = pathlib.Path("/sys/fs/cgroup/memory", group, "memory.stat").read_text()
+    return sum(
+        int(re.search(rf"^total_{name} (\d+)$", text, re.MULTILINE)[1])
+        for name in ("inactive_anon", "active_anon", "unevictable")
+    )  # type: ignore[index]
+
+
+def node_seconds() -> float:
+    words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    return sum(int(words[column]) for column in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
+
+
+def status() -> dict[str, Any]:
+    return cluster.request("GET", OWN).get("status") or {}
+
+
+def cores(resource_map: dict[str, Any]) -> float:
+    found = api.ResourceMap(resources=resource_map["resources"]).millicores()
+    assert found is not None
+    return found / 1000
+
+
+def test_figures_agree_with_the_kernels_own_accounts_and_end_with_the_object(
+    groups: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    before = time.monotonic(), {name: usage_seconds(group) for name, group in groups.items()}, node_seconds()
+    agent = programs.node_agent(tmp_path, own_run=tmp_path / "run")
+    try:
+        took = wait_for(lambda: status().get("podsMetric"), 60, agent.output())
+        wait_for(lambda: status()["nodeMetric"].get("aggregatedNodeUsages"), 60, "aggregates over 20 s")
+        seconds = time.monotonic() - before[0]
+        found = status()
+        pods = {entry["name"]: entry for entry in found["podsMetric"]}
+        mean = {name: (usage_seconds(group) - before[1][name]) / seconds for name, group in groups.items()}
+        node_mean = (node_seconds() - before[2]) / seconds
+        print(f"first report after {took:.1f} s; busy {mean['busy']:.3f} cores, told {pods['busy']['podUsage']}")
+        assert cores(pods["busy"]["podUsage"]) == pytest.approx(mean["busy"], rel=0.1)
+        assert cores(pods["calm"]["podUsage"]) == pytest.approx(mean["calm"], abs=0.01)
+        told = int(pods["busy"]["podUsage"]["resources"]["memory"])
+        assert told == pytest.approx(anonymous_bytes(groups["busy"]), rel=0.25)
+        assert told > 40 * MIB
+        assert (pods["busy"]["qos"], pods["busy"]["priority"]) == ("LS", "koord-prod")
+        assert (pods["calm"]["qos"], pods["calm"]["priority"]) == ("BE", "koord-batch")
+        whole = found["nodeMetric"]
+        assert cores(whole["nodeUsage"]) == pytest.approx(node_mean, rel=0.25)
+        known = sum(cores(entry["podUsage"]) for entry in found["podsMetric"])
+        assert cores(whole["systemUsage"]) == pytest.approx(cores(whole["nodeUsage"]) - known, abs=0.2)
+        assert sum(cores(entry["nodeUsage"]) for entry in whole["numaUsages"]) == pytest.approx(node_mean, rel=0.25)
+        assert [entry["duration"] for entry in whole["aggregatedNodeUsages"]] == ["20s"]
+        assert "prodPeakMetric" not in found
+        assert cluster.request("GET", OWN)["spec"] == SPEC
+        first = found["updateTime"]
+        took = wait_for(lambda: status()["updateTime"] != first, 35)
+        print(f"the next report after {took:.1f} s")
+        programs.settle(max(62 - (time.monotonic() - before[0]), 0))  # a minute, so that predictions have begun
+        objects.delete(OWN)
+        programs.settle(2)
+        assert agent.returncode is None
+        assert objects.found(OWN) is None
+    finally:
+        agent.stop()
+    assert agent.returncode == 0, agent.output()
+    assert (tmp_path / "state/prediction.json").exists()
