@@ -88,5 +88,5 @@ def test_a_long_break_says_nothing_about_now(bench: Bench) -> None:
 def test_without_stall_accounting_nothing_is_guessed(bench: Bench) -> None:
     bench.fast.aim(["cotenant-ls/other"], [PlanItem(op="write", path=QUOTA, new="1000", strategy="f", reason="r")])
     assert not bench.fast.poll()
-    assert fast_path.Stall(paths.Root(), "no/such/group").blind
+    assert fast_path.Stall(paths.Root(), "no/such/group").pressure is None
     assert bench.quota() == "130000"

@@ -1,14 +1,16 @@
 """Tightening within 200 ms: what the loop has got ready is written as soon as online work waits for a CPU.
 
-Each tenth of a second the CPU stall of every online group is read (the kernel adds it up at each read; its own
-averages lag by seconds). A poll costs two reads a group. A group that its own quota throttles does not count.
+Where the kernel takes a trigger for every online group, nothing is read until one of them stalls; then, and all the
+time where it does not, the stall of every group is read each tenth of a second (the kernel adds it up at each read; its
+own averages lag by seconds). A poll costs two reads a group. A group that its own quota throttles does not count.
 """
 
 import logging
+import pathlib
 import threading
 from collections.abc import Sequence
 
-from cotenant.kernel import enforcing, errors, paths, psi, ticking
+from cotenant.kernel import enforcing, errors, paths, psi, stall_trigger, ticking
 from cotenant.kernel.file import File
 from cotenant.units.clock import Clock
 from cotenant.units.plan import PlanItem
@@ -18,6 +20,11 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.1
 STALL_RATIO = 0.3
 """Of the time between two reads: an online task was ready and had no CPU."""
+ALERT_INTERVAL_SECONDS = 0.05
+"""Between the first two reads after a trigger: the kernel took its time already."""
+ALERT_SECONDS = 3.0
+"""How long groups are read after the last trigger: what the loop has got ready may come later."""
+CALM_WAIT_SECONDS = 1.0
 LATE_SECONDS = 1.0
 """After a longer break two reads say nothing about now."""
 
@@ -35,8 +42,9 @@ class Stall:
         self._before: tuple[float, int, int] | None = None
 
     @property
-    def blind(self) -> bool:
-        return self._pressure is None
+    def pressure(self) -> pathlib.Path | None:
+        """The file that is read; None where the group has none, and says nothing."""
+        return None if self._pressure is None else pathlib.Path(self._pressure.path)
 
     def ratio(self, now: float) -> float | None:
         """Return the share of the time since the last read in which some task waited for a CPU.
@@ -85,9 +93,12 @@ class FastPath:
         self._lock = threading.Lock()
         self._stalls: dict[str, Stall] = {}
         self._ready: tuple[PlanItem, ...] = ()
+        self._triggers: stall_trigger.Triggers | None = None
+        self._by_trigger = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._polling, name="fast-path", daemon=True)
         self._failed = False
+        self._alert_until_s = float("-inf")
         self._tightened_s: float | None = None
         self.total = 0
         """Tightenings since the start."""
@@ -96,11 +107,21 @@ class FastPath:
         """Watch these groups, and write these items once when one of them suffers."""
         with self._lock:
             for path in self._stalls.keys() - set(online):
-                self._stalls.pop(path).close()
+                gone = self._stalls.pop(path)
+                if gone.pressure is not None and self._triggers is not None:
+                    self._triggers.forget(gone.pressure)
+                gone.close()
             for path in online:
                 if path not in self._stalls:
                     self._stalls[path] = Stall(self._root, path)
             self._ready = tuple(ready)
+            self._by_trigger = self._triggers is not None and self._watch(self._triggers)
+
+    def _watch(self, triggers: stall_trigger.Triggers) -> bool:
+        """Return whether every group that says anything has a trigger."""
+        places = [stall.pressure for stall in self._stalls.values() if stall.pressure is not None]
+        taken = [triggers.watch(place) for place in places]
+        return bool(taken) and all(taken)
 
     def ago_seconds(self) -> float | None:
         """Return how long ago it tightened, or None if it never did."""
@@ -125,19 +146,43 @@ class FastPath:
         return bool(written)
 
     def start(self) -> None:
+        if self._root.is_machine:
+            self._triggers = stall_trigger.Triggers()
         self._thread.start()
 
     def stop(self, timeout_s: float = 1.0) -> None:
         self._stopped.set()
+        if self._triggers is not None:
+            self._triggers.wake()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        if self._triggers is not None and not self._thread.is_alive():
+            with self._lock:
+                self._by_trigger = False
+                self._triggers.close()
+                self._triggers = None
 
     def _polling(self) -> None:
         ticking.go_first()  # it must run while every CPU is wanted: that is when it is needed
-        while not self._stopped.wait(INTERVAL_SECONDS):
+        while not self._stopped.is_set():
             try:
-                self.poll()
+                if self._await_stall():
+                    self.poll()
             except Exception as error:
                 if not self._failed:
                     log.error("fast path failed: %s: %s", type(error).__name__, error, exc_info=error)
                 self._failed = True
+                self._stopped.wait(INTERVAL_SECONDS)
+
+    def _await_stall(self) -> bool:
+        """Wait for a trigger, or for the next tenth of a second; return whether groups are to be read."""
+        triggers = self._triggers
+        if triggers is None or not self._by_trigger or self._clock.monotonic() < self._alert_until_s:
+            self._stopped.wait(INTERVAL_SECONDS)
+            return True
+        if not triggers.wait(CALM_WAIT_SECONDS):
+            return False
+        self._alert_until_s = self._clock.monotonic() + ALERT_SECONDS
+        self.poll()  # what the next reading is compared with
+        self._stopped.wait(ALERT_INTERVAL_SECONDS)
+        return True
