@@ -14,6 +14,24 @@ from cotenant.units.clock import ManualClock
 MakeSample = Callable[..., sample.Sample]
 
 
+def test_a_name_that_no_node_stands_behind_is_forgotten_when_it_is_silent(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample
+) -> None:
+    for number in range(50):
+        assert fleet.rules_of(f"asked-{number}") is fleet.rules_of("other")
+    assert not fleet.rulebook._assigned  # nothing is kept of who only asks
+    fleet.relabel("real", {})
+    for name in ("real", "invented"):
+        fleet.hear(name, [make_sample(1.0, node=name)])
+    clock.advance(599)
+    fleet.tick()
+    assert set(fleet.nodes) == {"real", "invented"}
+    clock.advance(2)
+    fleet.tick()
+    assert set(fleet.nodes) == {"real"}
+    assert set(fleet.rulebook._assigned) == {"real"}
+
+
 def test_a_backlog_is_judged_by_the_node_s_clock(fleet: Fleet, clock: ManualClock, make_sample: MakeSample) -> None:
     """Thirty samples that arrive together tell the same as one a second."""
     fleet.hear("n1", [make_sample(100.0 + second, thrashing=second > 15) for second in range(30)])

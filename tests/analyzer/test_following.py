@@ -151,6 +151,86 @@ async def test_a_change_that_excludes_too_many_is_rolled_back_with_an_event_and_
     assert world.condition("RolledBack") is None
 
 
+async def in_force_after_a_change_of_leader(
+    world: World, make_sample: Callable[..., Any], hurt_before: int, first: dict[str, Any], second: dict[str, Any]
+) -> int:
+    """Change rules, have the leader die, let four of ten nodes be hurt; return the generation that the next has."""
+    fleet, following = await world.replica()
+    await world.apply(1, **first)
+    await following.tend()
+    stall(fleet, world.clock, make_sample, nodes=10, hurt=hurt_before, seconds=16)
+    await following.tend()
+    await world.apply(2, **second)
+    await following.tend()
+    while world.tasks:
+        world.tasks.pop().cancel()
+    await asyncio.sleep(0)
+    world.server.watchers.clear()
+
+    new_fleet, new = await world.replica()
+    stall(new_fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=16)
+    await new.tend()
+    await asyncio.sleep(0.05)
+    return new_fleet.rulebook.books["default"].generation
+
+
+async def test_a_new_leader_goes_on_with_a_trial(world: World, make_sample: Callable[..., Any]) -> None:
+    assert await in_force_after_a_change_of_leader(world, make_sample, 0, {"windowSeconds": 10}, SENSITIVE) == 1
+    noted = world.server.objects[AT_REVISIONS]["rules-default-2"]["metadata"]["annotations"]
+    assert (noted[revisions.LIMITED_BEFORE], noted[revisions.PREVIOUS_GENERATION]) == ("0", "1")
+    assert world.status()["activeGeneration"] == 1
+    assert world.condition("RolledBack") is not None
+    assert len(world.server.objects[AT_EVENTS]) == 1
+
+
+async def test_a_new_leader_knows_who_was_limited_before_the_change(
+    world: World, make_sample: Callable[..., Any]
+) -> None:
+    changed = {**SENSITIVE, "windowSeconds": 12}
+    assert await in_force_after_a_change_of_leader(world, make_sample, 4, SENSITIVE, changed) == 2
+    assert world.condition("RolledBack") is None
+
+
+async def test_a_trial_that_was_over_is_not_taken_up(world: World, make_sample: Callable[..., Any]) -> None:
+    _, following = await world.replica()
+    await world.apply(1, windowSeconds=10)
+    await following.tend()
+    await world.apply(2, **SENSITIVE)
+    await following.tend()
+    world.clock.advance(121)
+    new_fleet, new = await world.replica()
+    stall(new_fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=16)
+    await new.tend()
+    assert new_fleet.rulebook.books["default"].generation == 2
+
+
+async def test_a_change_that_came_while_nobody_led_is_on_trial(world: World, make_sample: Callable[..., Any]) -> None:
+    _, following = await world.replica()
+    await world.apply(1, windowSeconds=10)
+    await following.tend()
+    await asyncio.sleep(0.05)
+    held = world.server.objects[AT_RULES]["default"]
+    world.server.objects[AT_RULES]["default"] = {  # unseen by the first
+        **held, "metadata": {**held["metadata"], "generation": 2}, "spec": SENSITIVE,
+    }  # fmt: skip
+    fleet, new = await world.replica()
+    assert fleet.rulebook.books["default"].generation == 2
+    stall(fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=16)
+    await new.tend()
+    assert fleet.rulebook.books["default"].generation == 1
+
+
+async def test_nothing_is_told_before_the_trials_of_an_earlier_leader_are_known(world: World) -> None:
+    _, following = await world.replica(leads=False)
+    await world.apply(1, windowSeconds=10)
+    following._leads = lambda: True
+    world.server.fail(f"GET {AT_REVISIONS}", {"code": 503, "reason": "ServiceUnavailable", "message": "later"})
+    await following.tend()
+    assert "status" not in world.server.objects[AT_RULES]["default"]
+    await following.tend()
+    assert world.status()["activeGeneration"] == 1
+
+
 async def test_a_new_leader_finds_the_last_good_rules_behind_bad_ones(world: World) -> None:
     _, following = await world.replica()
     await world.apply(4, windowSeconds=25)

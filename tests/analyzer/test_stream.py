@@ -154,6 +154,44 @@ async def test_what_is_malformed_is_counted_and_the_stream_goes_on(fleet: Fleet,
     assert (fleet.samples, receiver.malformed) == (1, 4)
 
 
+async def test_facts_are_bounded(fleet: Fleet) -> None:
+    receiver = receiving.Receiver(fleet, receiving.Instructions())
+    assert receiver._facts("n1", b'{"mode":"observe"}') is not None
+    assert receiver._facts("n1", b'{"mode":"' + b"x" * receiving.MAX_FACTS_BYTES + b'"}') is None
+    assert receiver.malformed == 1
+
+
+async def test_streams_are_bounded_and_nothing_is_kept_of_names_that_only_connect(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "MAX_STREAMS", 2)
+    receiver = receiving.Receiver(fleet, receiving.Instructions())
+
+    async def call(channel: grpc.aio.Channel, name: str, open_until: asyncio.Event) -> bytes:
+        async def messages() -> AsyncIterator[stream_pb2.Upward]:
+            yield stream_pb2.Upward(hello=stream_pb2.Hello(node=name))
+            await open_until.wait()
+
+        async for answer in stream_pb2_grpc.StreamStub(channel).Samples(messages()):
+            assert answer.rules_version
+        return b""
+
+    ending = asyncio.Event()
+    async with (
+        receiving.serving(receiver, "127.0.0.1:0") as port,
+        open_plaintext(f"127.0.0.1:{port}") as channel,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for name in ("n1", "n2"):
+            tasks.create_task(call(channel, name, ending))
+        await until(lambda: receiver.connected == 2)
+        with pytest.raises(grpc.aio.AioRpcError, match="2 nodes are connected already"):
+            await call(channel, "n3", ending)
+        ending.set()
+    assert fleet.nodes == {}
+    assert fleet.rulebook._assigned == {}
+
+
 async def test_who_does_not_say_who_it_is_is_turned_away(fleet: Fleet, address: str) -> None:
     async def nameless() -> AsyncIterator[stream_pb2.Upward]:
         yield stream_pb2.Upward(batch=stream_pb2.Batch())

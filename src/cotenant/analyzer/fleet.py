@@ -32,6 +32,8 @@ class Fleet:
         self._uptime: dict[str, tuple[str | None, float]] = {}
         self._gone_at: dict[str, float] = {}
         self.no_loosening_until = -1.0
+        self.taken_over = False
+        """Whether what an earlier leader published is known."""
         self.samples = 0
         self.refused = 0
         """Samples that could not be judged, or came twice."""
@@ -70,13 +72,18 @@ class Fleet:
             publication.hear(evaluation, now, observed, engine.in_force.hysteresis.min_hold_seconds)
 
     def rules_of(self, node: str) -> rules.Rules:
-        """Return the rules that a node is judged by."""
-        return self.rulebook.engine_for(node, self._labels.get(node, {})).in_force
+        """Return the rules that a node is judged by. Nothing is kept of a name that is only asked about."""
+        name = self.rulebook.name_for(node, self._labels.get(node, {}))
+        return self.rulebook.books[name].engine.in_force
 
     def share_of(self, name: str) -> Share:
-        """Return how many of the nodes that an object's rules judge are past a hard limit now."""
-        judged = [node for name_ in self.rulebook.nodes_of(name) if (node := self.nodes.get(name_)) is not None]
-        limited = sum(bool(node.evaluation is not None and node.evaluation.hard) for node in judged)
+        """Return how many of the nodes that an object's rules judge are past a hard limit now.
+
+        A node that was not heard of yet is where an earlier leader saw it.
+        """
+        labels, name_for = self._labels, self.rulebook.name_for
+        judged = [node for key, node in self.nodes.items() if name_for(key, labels.get(key, {})) == name]
+        limited = sum(bool(node.evaluation.hard if node.evaluation else node.material().hard) for node in judged)
         return Share(limited, len(judged))
 
     def relabel(self, node: str, labels: dict[str, str]) -> None:
@@ -94,18 +101,25 @@ class Fleet:
         """Start from what an earlier leader published, and loosen none of it for so many seconds."""
         now = self._clock.monotonic()
         self.no_loosening_until = now + seconds
+        self.taken_over = True
         for node, status in statuses.items():
             if node not in self.nodes:
                 self.nodes[node] = NodePublication(node, now)
                 self.nodes[node].seed(status, now)
 
     def tick(self) -> None:
-        """Turn silent nodes unknown and forget those that left the cluster long ago."""
+        """Turn silent nodes unknown and forget those that left the cluster long ago, or are silent and never were."""
         now = self._clock.monotonic()
         for publication in self.nodes.values():
             publication.check_silence(now)
-        for node in [node for node, at in self._gone_at.items() if now - at > FORGET_SECONDS]:
-            del self._gone_at[node]
+        gone = {node for node, at in self._gone_at.items() if now - at > FORGET_SECONDS}
+        gone |= {
+            name
+            for name, node in self.nodes.items()
+            if name not in self._labels and now - node.heard_at > FORGET_SECONDS
+        }
+        for node in gone:
+            self._gone_at.pop(node, None)
             self._labels.pop(node, None)
             self._uptime.pop(node, None)
             self.nodes.pop(node, None)

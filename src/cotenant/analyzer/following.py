@@ -95,7 +95,8 @@ class _Rules:
             if book.refused:
                 _log.warning("rules %s, generation %d: %s", key, generation, book.refused)
             elif self._listed:
-                self._trials.start(key, generation, book.engine.in_force.guard, before, self._clock.monotonic())
+                guard = book.engine.in_force.guard
+                self._trials.start(key, generation, guard, before.limited, self._clock.monotonic())
         self._told(key, _Told(value, generation, book, rolled_back))
 
     def removed(self, key: str) -> None:
@@ -121,6 +122,8 @@ class Following:
         self.nodes = Informer(client, NODES, Node, _Nodes(fleet))
         self.rules = Informer(client, RULES, dict[str, Any], self._rules)
         self.rollbacks = 0
+        self._taken_up = False
+        """Whether the trials of an earlier leader were taken up."""
 
     async def run(self) -> None:
         """Follow."""
@@ -140,7 +143,12 @@ class Following:
             if told.book.refused and told.book.generation == 0:
                 await self._recover(name, told)
         if not self._leads():
+            self._taken_up = False
             return
+        if not self._taken_up:
+            await self._take_up()
+            if not self._taken_up:
+                return
         for failure in self._trials.failures(self._fleet.share_of, self._clock.monotonic()):
             text = f"generation {failure.generation} rolled back: {failure.text}"
             _log.warning("rules %s: %s", failure.name, text)
@@ -175,9 +183,52 @@ class Following:
         book = self._fleet.rulebook.refuse(name, told.generation, told.book.refused or "")
         self._untold[name] = dataclasses.replace(told, book=book)
 
+    async def _take_up(self) -> None:
+        """Go on with the trials of an earlier leader, once its rules are listed; try again later where that fails."""
+        if not self.rules.synced.is_set():
+            return
+        for name, value in self._rules.values.items():
+            book, generation = self._fleet.rulebook.books.get(name), generation_of(value)
+            if book is None or book.refused or book.generation != generation:
+                continue
+            try:
+                kept = await revisions.history(self._client, self._namespace, name)
+            except (errors.KubeError, msgspec.MsgspecError) as error:
+                _log.warning("revisions of rules %s: %s", name, error)
+                return
+            self._go_on(name, value, book, {one.revision: one for one in kept})
+        self._taken_up = True
+
+    def _go_on(self, name: str, value: Mapping[str, Any], book: Book, kept: Mapping[int, revisions.Revision]) -> None:
+        """Put a generation on trial again whose trial is not over, or on its first where nobody led when it came.
+
+        The whole time is given anew: a new leader has to fill its windows first.
+        """
+        generation = generation_of(value)
+        if generation in kept:
+            trial = kept[generation].on_trial
+            if trial is None or trial.until <= self._clock.wall():
+                return
+            previous, limited_before = trial.previous_generation, trial.limited_before
+        else:
+            previous = int((value.get("status") or {}).get("activeGeneration") or 0)
+            limited_before = self._fleet.share_of(name).limited
+            if previous not in kept:
+                return  # the first generation of an object, or one of before there was a history
+        if previous in kept or previous == 0:
+            spec = (kept[previous].data.get("spec") or {}) if previous else None
+            self._fleet.rulebook.remember_earlier(name, spec, previous)
+        self._trials.start(name, generation, book.engine.in_force.guard, limited_before, self._clock.monotonic())
+
     async def _tell(self, name: str, told: _Told) -> None:
         if not told.book.refused:
-            await revisions.record(self._client, self._namespace, told.value)
+            note = self._trials.note(name, told.generation, self._clock.monotonic())
+            previous = told.book.earlier[1] if told.book.earlier else 0
+            on_trial = None
+            if note is not None:
+                until = self._clock.wall() + note.seconds_left
+                on_trial = revisions.OnTrial(until, note.limited_before, previous)
+            await revisions.record(self._client, self._namespace, told.value, on_trial)
         held = (told.value.get("status") or {}).get("conditions") or []
         body = rule_status(name, told.book, told.generation, held, self._clock.wall(), told.rolled_back)
         await self._client.apply(RULES, name, body, FIELD_MANAGER, force=True, subresource="status")

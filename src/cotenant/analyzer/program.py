@@ -149,7 +149,10 @@ async def _into_cluster(
             paging = _Paging(settings, fleet, clock, receiver, writer, lambda: elector.leading, leader)
             started(address, paging.url)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(Following(client, fleet, clock, lambda: elector.leading, settings.namespace).run())
+                following = Following(
+                    client, fleet, clock, lambda: elector.leading and fleet.taken_over, settings.namespace
+                )
+                tasks.create_task(following.run())
                 tasks.create_task(_campaigning(elector, client, fleet, writer))
                 tasks.create_task(paging.run())
 
@@ -202,5 +205,6 @@ async def _campaigning(elector: Elector, client: Client, fleet: Fleet, writer: W
         await writer.run()
 
     while True:
+        fleet.taken_over = False
         await elector.campaign(lead)
         await asyncio.sleep(PAUSE_SECONDS)

@@ -28,6 +28,8 @@ MAX_MESSAGE_BYTES = 1 << 20
 MAX_NAME = 253
 MAX_VERSIONS = 256
 MAX_SAMPLES = 60
+MAX_STREAMS = 20_000
+MAX_FACTS_BYTES = 64 * 1024
 
 Identify = Callable[[str | None], Awaitable[authentication.Identity]]
 """From the ``authorization`` header to who calls."""
@@ -89,6 +91,8 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 identity.check(node)
         except authentication.Refused as refused:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+        if len(self._calls) >= MAX_STREAMS and node not in self._calls:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} nodes are connected already")
         facts = self._facts(node, hello.facts)
         self._calls[node] = context  # a second call of the node takes over: the first is a dead connection
         # The node sends no sample before this answer: none is lost to a replica that does not lead.
@@ -134,6 +138,10 @@ class Receiver(stream_pb2_grpc.StreamServicer):
 
     def _facts(self, node: str, encoded: bytes) -> report.NodeFacts | None:
         if not encoded:
+            return None
+        if len(encoded) > MAX_FACTS_BYTES:
+            self.malformed += 1
+            _log.warning("facts of %s: %d bytes, more than %d", node, len(encoded), MAX_FACTS_BYTES)
             return None
         try:
             return _facts_decoder.decode(encoded)

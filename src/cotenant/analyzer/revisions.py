@@ -1,12 +1,13 @@
 """The history of each object of rules on a cluster: one ControllerRevision for each generation that was valid."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from cotenant.api import report
+from cotenant.api import report, timestamp
 from cotenant.detect import rules
 from cotenant.kube import errors
 from cotenant.kube.client import REVISIONS, RULES, Client
@@ -15,15 +16,30 @@ from cotenant.units.errors import CotenantError
 MOST = 10
 """Revisions kept of each object."""
 RULES_LABEL = "cotenant.io/rules"
+TRIAL_UNTIL = "cotenant.io/trial-until"
+LIMITED_BEFORE = "cotenant.io/limited-before"
+PREVIOUS_GENERATION = "cotenant.io/previous-generation"
+"""Annotations of a generation that was put on trial, so that another leader can go on with it."""
 
 
 class NoRevision(CotenantError):
     """There is no such revision."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OnTrial:
+    """A generation's trial: until when (seconds of the epoch), how many nodes were limited before it, and what was in
+    force before (0: no object)."""
+
+    until: float
+    limited_before: int
+    previous_generation: int
+
+
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     creation_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
 
 
 class Revision(msgspec.Struct, kw_only=True):
@@ -32,6 +48,16 @@ class Revision(msgspec.Struct, kw_only=True):
     revision: int = 0
     data: dict[str, Any] = {}
     metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+    @property
+    def on_trial(self) -> OnTrial | None:
+        """The trial that this generation was put on; None where it was on none, or that cannot be read."""
+        noted = self.metadata.annotations or {}
+        until = timestamp.parse(noted.get(TRIAL_UNTIL))
+        limited, previous = noted.get(LIMITED_BEFORE, ""), noted.get(PREVIOUS_GENERATION, "")
+        if until is None or not limited.isdecimal() or not previous.isdecimal():
+            return None
+        return OnTrial(until, int(limited), int(previous))
 
 
 def label_of(name: str) -> str:
@@ -44,7 +70,7 @@ def revision_name(name: str, generation: int) -> str:
     return f"rules-{name if len(name) <= 200 else label_of(name)}-{generation}"
 
 
-async def record(client: Client, namespace: str, value: Mapping[str, Any]) -> None:
+async def record(client: Client, namespace: str, value: Mapping[str, Any], on_trial: OnTrial | None = None) -> None:
     """Keep the spec of an object as its generation's revision, and drop the oldest beyond the bound.
 
     :raises KubeError: if it cannot be written; one that is there already is left.
@@ -59,6 +85,7 @@ async def record(client: Client, namespace: str, value: Mapping[str, Any]) -> No
             "name": revision_name(name, generation),
             "namespace": namespace,
             "labels": {RULES_LABEL: label_of(name)},
+            "annotations": {} if on_trial is None else _annotations(on_trial),
             "ownerReferences": [owner] if owner["uid"] else [],
         },
         "revision": generation,
@@ -70,6 +97,14 @@ async def record(client: Client, namespace: str, value: Mapping[str, Any]) -> No
         return
     for old in (await history(client, namespace, name))[:-MOST]:
         await client.delete(REVISIONS, old.metadata.name, namespace=namespace)
+
+
+def _annotations(on_trial: OnTrial) -> dict[str, str]:
+    return {
+        TRIAL_UNTIL: timestamp.render(on_trial.until),
+        LIMITED_BEFORE: str(on_trial.limited_before),
+        PREVIOUS_GENERATION: str(on_trial.previous_generation),
+    }
 
 
 async def history(client: Client, namespace: str, name: str) -> list[Revision]:

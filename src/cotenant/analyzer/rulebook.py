@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from cotenant.api import report
 from cotenant.detect import catalogue, engine, errors, parser, presets, rules
 
 DEFAULT = "default"
@@ -83,9 +84,20 @@ class Rulebook:
         book.earlier = None
         return self.refuse(name, generation, text)
 
-    def nodes_of(self, name: str) -> list[str]:
-        """Return the nodes that an object's rules judge now."""
-        return [node for node, assigned in self._assigned.items() if assigned == name]
+    def remember_earlier(self, name: str, spec: Mapping[str, Any] | None, generation: int) -> None:
+        """Take a spec for what was in force before an object's newest generation; None: the rules without objects.
+
+        One that is not valid any more is not remembered.
+        """
+        book = self.books[name]
+        if spec is None:
+            book.earlier = (self._fallback, 0) if name == DEFAULT else None
+            return
+        value = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "metadata": {"name": name}, "spec": spec}
+        try:
+            book.earlier = (parser.parse_object(value, f"{rules.KIND} {name}").rules, generation)
+        except errors.DetectError:
+            book.earlier = None
 
     def remove(self, name: str) -> None:
         """Forget an object; its nodes go to the next rules that match."""
@@ -98,17 +110,23 @@ class Rulebook:
         """Choose a node's rules anew: its labels have changed."""
         self._assigned.pop(node, None)
 
+    def name_for(self, node: str, labels: Mapping[str, str]) -> str:
+        """Return the name of the object whose rules judge a node."""
+        return self._assigned.get(node) or self._select(labels)
+
     def engine_for(self, node: str, labels: Mapping[str, str]) -> engine.Engine:
-        """Return the engine that judges a node."""
+        """Return the engine that judges a node, from now on until its labels or the objects change."""
         name = self._assigned.get(node)
         if name is None:
-            chosen = rules.select({name: book.engine.in_force for name, book in self.books.items()}, labels)
-            name = next((key for key, book in self.books.items() if book.engine.in_force is chosen), DEFAULT)
+            name = self._assigned[node] = self._select(labels)
             for other, book in self.books.items():
                 if other != name:
                     book.engine.forget(node)
-            self._assigned[node] = name
         return self.books[name].engine
+
+    def _select(self, labels: Mapping[str, str]) -> str:
+        chosen = rules.select({name: book.engine.in_force for name, book in self.books.items()}, labels)
+        return next((key for key, book in self.books.items() if book.engine.in_force is chosen), DEFAULT)
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""

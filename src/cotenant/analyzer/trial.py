@@ -23,6 +23,14 @@ class _Trial:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """What another leader needs to go on with a trial."""
+
+    limited_before: int
+    seconds_left: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
     """A change that did not pass: the object, its generation, and what happened."""
 
@@ -37,9 +45,16 @@ class Trials:
     def __init__(self) -> None:
         self._trials: dict[str, _Trial] = {}
 
-    def start(self, name: str, generation: int, guard: Guard, before: Share, now: float) -> None:
+    def start(self, name: str, generation: int, guard: Guard, limited_before: int, now: float) -> None:
         """Put a change on trial, in place of an earlier one of the same object."""
-        self._trials[name] = _Trial(generation, guard, before.limited, now + guard.trial_seconds)
+        self._trials[name] = _Trial(generation, guard, limited_before, now + guard.trial_seconds)
+
+    def note(self, name: str, generation: int, now: float) -> Note | None:
+        """Return what is to be kept of the trial of a generation; None where it is not on trial."""
+        trial = self._trials.get(name)
+        if trial is None or trial.generation != generation:
+            return None
+        return Note(trial.limited_before, max(0.0, trial.until - now))
 
     def end(self, name: str) -> None:
         """Forget an object's trial."""
