@@ -5,6 +5,7 @@ import pytest
 from tests.act.machine import Machine, usage, use, writes
 
 from cotenant.act import cpu_burst
+from cotenant.act.draft import Draft, merge
 from cotenant.units.limit import Limit
 
 Make = Callable[..., Machine]
@@ -134,3 +135,27 @@ def test_switched_off_only_what_we_wrote_is_put_back(machine: Make) -> None:
     journal = {node.path("cpu", place, "cpu.cfs_quota_us"): "100000" for place in (group, node.container(group))}
     node.enforce(slo("none"), journal=journal)
     assert (node.quota(group), node.quota(node.container(group))) == ("100000", "100000")
+
+
+@pytest.mark.parametrize("flavour", ["mainline-v1", "mainline-v2"])
+def test_bursts_make_room_for_a_smaller_quota(machine: Make, flavour: str) -> None:
+    node = machine(flavour)
+    group, other = limited(node, "ls"), limited(node, "other")
+    node.enforce(slo("cpuBurstOnly"))
+    container = node.container(group)
+    file = "cpu.max.burst" if node.v2 else "cpu.cfs_burst_us"
+    draft = Draft(node.look(), "cpu_burst")
+    for name in ("", "somebody-else", container.rpartition("/")[2]):
+        cpu_burst.make_room(draft, name, 30_000)
+    node.apply(merge(draft.snapshot, [draft]))
+    assert {node.read("cpu", place, file) for place in (group, container)} == {"30000"}
+    assert node.read("cpu", other, file) == node.read("cpu", node.container(other), file) != "30000"
+
+
+def test_a_larger_quota_needs_no_room(machine: Make) -> None:
+    node = machine("mainline-v1")
+    group = limited(node, "ls")
+    node.enforce(slo("cpuBurstOnly"))
+    draft = Draft(node.look(), "cpu_burst")
+    cpu_burst.make_room(draft, node.container(group).rpartition("/")[2], 200_000)
+    assert draft.targets == []

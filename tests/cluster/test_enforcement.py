@@ -1,5 +1,6 @@
 """The agent enforces a NodeSLO on a real node: real pods, kubelet and containerd, this kernel's own files."""
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -126,8 +127,14 @@ def own_run(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture
 def agent(pods: Pods, own_run: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[programs.Program]:
-    """A running agent in mode enforce; what it wrote is given back at the end of the test."""
-    program = programs.node_agent(tmp_path, "--mode=enforce", f"--metrics={METRICS}", own_run=own_run)
+    with enforcing(own_run, tmp_path) as program:
+        yield program
+
+
+@contextlib.contextmanager
+def enforcing(own_run: pathlib.Path, directory: pathlib.Path, *options: str) -> Iterator[programs.Program]:
+    """Run an agent in mode enforce; what it wrote is given back at the end."""
+    program = programs.node_agent(directory, "--mode=enforce", f"--metrics={METRICS}", *options, own_run=own_run)
     try:
         yield program
     finally:
@@ -196,12 +203,29 @@ def test_a_resize_in_place_is_not_taken_back(agent: programs.Program, pods: Pods
         assert_resized(pods, "300m", "30000")
 
 
-def assert_resized(pods: Pods, limit: str, quota_usec: str) -> None:
+def test_with_nri_a_limit_below_the_burst_is_taken_at_the_first_try(
+    pods: Pods, own_run: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with enforcing(own_run, tmp_path, f"--nri={cluster.STATE}/nri.sock"):
+        wait_for(lambda: pods.all() == HELD and "cotenant_node_nri_connected 1.0" in metrics(), 30)
+        before = log_size()
+        try:
+            took = assert_resized(pods, "200m", "20000")
+            print(f"a limit below the burst is in force after {took:.1f} s")
+            programs.settle(3)
+            assert kubelet_complaints(before) == []
+        finally:
+            assert_resized(pods, "300m", "30000")
+
+
+def assert_resized(pods: Pods, limit: str, quota_usec: str) -> float:
+    """Resize the pod of class LS; return how many seconds later its quota is in force."""
     resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": limit, "memory": "50Mi"}}
     body = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
     cluster.request("PATCH", f"{PODS}/ls/resize", body, "application/strategic-merge-patch+json")
-    wait_for(lambda: read("cpu", pods.burstable, "cpu.cfs_quota_us") == quota_usec, 40, f"quota {quota_usec}")
+    took = wait_for(lambda: read("cpu", pods.burstable, "cpu.cfs_quota_us") == quota_usec, 40, f"quota {quota_usec}")
     wait_for(lambda: read("cpu", pods.burstable, "cpu.cfs_burst_us") == quota_usec, 20, f"burst {quota_usec}")
+    return took
 
 
 def test_the_nodes_label_overrides_the_mode(agent: programs.Program, pods: Pods) -> None:

@@ -90,7 +90,7 @@ def make(socket: pathlib.Path, adjustment: nri.Adjustment | None = None, fail: b
             raise ValueError(f"no {container}")
         return adjustment
 
-    return nri.Plugin(socket, lambda pod: None, adjust, Backoff(0.01, 0.02))
+    return nri.Plugin(socket, lambda pod: None, adjust, lambda container, quota: None, Backoff(0.01, 0.02))
 
 
 CREATE = nri_pb2.CreateContainerRequest(
@@ -99,7 +99,7 @@ CREATE = nri_pb2.CreateContainerRequest(
 )
 
 
-async def test_it_registers_under_its_name_and_asks_for_two_events(
+async def test_it_registers_under_its_name_and_asks_for_three_events(
     runtimes: asyncio.Queue[Runtime], tmp_path: pathlib.Path
 ) -> None:
     async with running(make(tmp_path / "nri.sock")):
@@ -107,7 +107,7 @@ async def test_it_registers_under_its_name_and_asks_for_two_events(
         await runtime.register()
         assert (runtime.registered.plugin_name, runtime.registered.plugin_idx) == ("cotenant", "50")
         answer = await runtime.call("Configure", nri_pb2.ConfigureRequest(runtime_name="containerd"))
-        assert nri_pb2.ConfigureResponse.FromString(answer.payload).events == 0b1001
+        assert nri_pb2.ConfigureResponse.FromString(answer.payload).events == 0b10001001
         runtime.hang_up()
 
 
@@ -123,6 +123,27 @@ async def test_a_container_is_set_up_before_it_starts(
         resources = nri_pb2.CreateContainerResponse.FromString(answer.payload).adjust.linux.resources
         assert (resources.cpu.shares.value, resources.cpu.quota.value) == (512, 50_000)
         assert (resources.cpu.cpus, resources.memory.limit.value) == ("0-1", 1 << 20)
+        runtime.hang_up()
+
+
+async def test_a_new_quota_is_heard_of_before_it_is_set(
+    runtimes: asyncio.Queue[Runtime], tmp_path: pathlib.Path
+) -> None:
+    heard: list[tuple[str, int]] = []
+    plugin = nri.Plugin(
+        tmp_path / "nri.sock", lambda pod: None, lambda pod, name: None, lambda *new: heard.append(new), Backoff(0.01)
+    )
+    async with running(plugin):
+        runtime = await runtimes.get()
+        await runtime.register()
+        for quota in (30_000, -1):  # none at all needs no room
+            cpu = nri_pb2.LinuxCPU(quota=nri_pb2.OptionalInt64(value=quota))
+            update = nri_pb2.UpdateContainerRequest(
+                container=nri_pb2.Container(id="c1"), linux_resources=nri_pb2.LinuxResources(cpu=cpu)
+            )
+            answer = await runtime.call("UpdateContainer", update)
+            assert answer.status.code == 0
+        assert heard == [("c1", 30_000)]
         runtime.hang_up()
 
 

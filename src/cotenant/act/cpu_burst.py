@@ -20,6 +20,7 @@ COOLING_RATIO = 0.9
 """Of the threshold: from here on nobody gets more."""
 STEP_UP, STEP_DOWN = 1.2, 0.8
 MAX_BURST_USEC = 100_000_000
+NAME = "cpu_burst"
 PREFIX = "spec.cpuBurstStrategy"
 
 Direction = Literal["up", "down"]
@@ -71,7 +72,7 @@ class Candidate:
 
 
 @strategy(
-    "cpu_burst",
+    NAME,
     fields=(
         f"{PREFIX}.policy",
         f"{PREFIX}.cpuBurstPercent",
@@ -117,7 +118,7 @@ def _eligible(pod: Pod) -> bool:
 
 def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy) -> None:
     snapshot = draft.snapshot
-    file = "cpu.max.burst" if snapshot.version("cpu") == 2 else "cpu.cfs_burst_us"
+    file = _burst_file(snapshot)
     active = chosen.policy in ("auto", "cpuBurstOnly")
     total: int | None = 0
     for child in group.containers:
@@ -142,10 +143,42 @@ def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy) -> None:
         draft.write(path, str(_accepted(snapshot, total, quota.value)), "sum of its containers")
 
 
+def make_room(draft: Draft, container_id: str, quota_usec: int) -> None:
+    """Lower the burst of a container, and of its pod, below the quota that it is about to get.
+
+    The kernel refuses a quota below the burst: the kubelet's resize would fail until the burst has followed.
+    """
+    snapshot = draft.snapshot
+    if not container_id or _is_free(snapshot):
+        return
+    for group in snapshot.groups:
+        for child in group.containers:
+            if container_id not in child.path.rpartition("/")[2]:
+                continue
+            before, pod = cgroup.quota(snapshot, child.path), cgroup.quota(snapshot, group.path)
+            _lower(draft, child.path, quota_usec)
+            if before is not None and before.value is not None and pod is not None and pod.value is not None:
+                _lower(draft, group.path, pod.value - max(0, before.value - quota_usec))
+
+
+def _lower(draft: Draft, group: str, most_usec: int) -> None:
+    path = draft.snapshot.path("cpu", group, _burst_file(draft.snapshot))
+    current = draft.snapshot.files.read(path) if path else None
+    if current is not None and current.isdecimal() and int(current) > most_usec:
+        draft.write(path, str(max(0, most_usec)), "a smaller quota is about to be set")
+
+
+def _burst_file(snapshot: Snapshot) -> str:
+    return "cpu.max.burst" if snapshot.version("cpu") == 2 else "cpu.cfs_burst_us"
+
+
 def _accepted(snapshot: Snapshot, burst: int, quota: int) -> int:
     """Return what the kernel takes: no more than the quota, except Anolis on v1."""
-    free = snapshot.version("cpu") == 1 and snapshot.priority.name.startswith("anolis")
-    return burst if free else min(burst, quota)
+    return burst if _is_free(snapshot) else min(burst, quota)
+
+
+def _is_free(snapshot: Snapshot) -> bool:
+    return snapshot.version("cpu") == 1 and snapshot.priority.name.startswith("anolis")
 
 
 def _percent(chosen: CpuBurstStrategy) -> int:

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 NAME, INDEX = "cotenant", "50"
 RUNTIME = "nri.pkg.api.v1alpha1.Runtime"
-RUN_POD_SANDBOX, CREATE_CONTAINER = 1, 4
-EVENTS = 1 << (RUN_POD_SANDBOX - 1) | 1 << (CREATE_CONTAINER - 1)
+RUN_POD_SANDBOX, CREATE_CONTAINER, UPDATE_CONTAINER = 1, 4, 8
+EVENTS = 1 << (RUN_POD_SANDBOX - 1) | 1 << (CREATE_CONTAINER - 1) | 1 << (UPDATE_CONTAINER - 1)
 CALL_SECONDS = 5.0
 ANSWER_SECONDS = 1.0
 """The runtime waits two seconds by default; it gets an empty answer well before that."""
@@ -52,9 +52,10 @@ class Adjustment:
 
 
 class Plugin:
-    """``started`` hears of a pod before its containers; ``adjust`` says what one of them is to have.
+    """``started`` hears of a pod before its containers; ``adjust`` says what one of them is to have; ``resizing`` hears
+    of a running container's new quota, by its id, before the runtime sets it.
 
-    Both run in threads: they read the kernel's files.
+    All run in threads: they read the kernel's files.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Plugin:
         socket: pathlib.Path,
         started: Callable[[StartedPod], None],
         adjust: Callable[[StartedPod, str], Adjustment | None],
+        resizing: Callable[[str, int], None],
         backoff: Backoff | None = None,
     ) -> None:
         self._socket = socket
         self._started = started
         self._adjust = adjust
+        self._resizing = resizing
         self._backoff = backoff or Backoff(0.5, 30.0)
         self.connected = False
         self.connections = 0
@@ -122,6 +125,12 @@ class Plugin:
         if method == "CreateContainer":
             request = nri_pb2.CreateContainerRequest.FromString(payload)
             return await self._create(_pod(request.pod), request.container.name)
+        if method == "UpdateContainer":
+            update = nri_pb2.UpdateContainerRequest.FromString(payload)
+            quota_usec = update.linux_resources.cpu.quota.value
+            if quota_usec > 0:
+                await self._in_time(lambda: self._resizing(update.container.id, quota_usec))
+            return nri_pb2.UpdateContainerResponse()
         return nri_pb2.TtrpcStatus() if method in ("Shutdown", "StateChange") else None
 
     async def _create(self, pod: StartedPod, container: str) -> message.Message:

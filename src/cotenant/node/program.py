@@ -70,7 +70,7 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     plugin = None
     if settings.nri is not None and beside is None:
         decisions = starting.Starting(source, kept, enforcer)
-        plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust)
+        plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust, decisions.resizing)
     collector = metrics.AgentCollector(working, source, kept, sender, plugin)
     if settings.metrics:
         metrics.serve(collector, settings.metrics)

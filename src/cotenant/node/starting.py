@@ -4,7 +4,8 @@ import pathlib
 
 import msgspec
 
-from cotenant.act import batch_resources, cgroup, cpu_suppress, cpuset, planning
+from cotenant.act import batch_resources, cgroup, cpu_burst, cpu_suppress, cpuset, planning
+from cotenant.act.draft import Draft, merge
 from cotenant.kernel import enforcing
 from cotenant.model.pod import BATCH_CPU, KubeQos, Pod, decode
 from cotenant.model.policy import NodeSlo
@@ -13,6 +14,7 @@ from cotenant.node import nri
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.units import cpulist
+from cotenant.units.plan import PlanItem
 
 STRATEGIES = ("group_identity",)
 """Only the level is written while a pod starts: its other files belong to containers that are not there yet."""
@@ -44,6 +46,18 @@ class Starting:
         snapshot = self._enforcer.look([pod])
         wanted = adjustment_of(snapshot, pod, self._policy.slo or NodeSlo())
         return None if wanted == nri.Adjustment() else wanted
+
+    def resizing(self, container_id: str, quota_usec: int) -> None:
+        """Have a container's burst, and its pod's, make room for a smaller quota, in mode enforce."""
+        if self._policy.mode != "enforce":
+            return
+
+        def lowered(found: Snapshot) -> tuple[PlanItem, ...]:
+            draft = Draft(found, cpu_burst.NAME)
+            cpu_burst.make_room(draft, container_id, quota_usec)
+            return merge(found, [draft]).items
+
+        self._enforcer.carry_out(self._enforcer.look(self._source.pods), lowered)
 
 
 def model_of(seen: nri.StartedPod, containers: tuple[str, ...]) -> Pod:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63otenant/v1/nri.proto\x12\x0b\x63otenant.v1\"V\n\x0cTtrpcRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\"J\n\rTtrpcResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.cotenant.v1.TtrpcStatus\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\",\n\x0bTtrpcStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"Q\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"I\n\x12SynchronizeRequest\x12%\n\x04pods\x18\x01 \x03(\x0b\x32\x17.cotenant.v1.PodSandbox\x12\x0c\n\x04more\x18\x03 \x01(\x08\"#\n\x13SynchronizeResponse\x12\x0c\n\x04more\x18\x02 \x01(\x08\"<\n\x14RunPodSandboxRequest\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.cotenant.v1.PodSandbox\"i\n\x16\x43reateContainerRequest\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.cotenant.v1.PodSandbox\x12)\n\tcontainer\x18\x02 \x01(\x0b\x32\x16.cotenant.v1.Container\"K\n\x17\x43reateContainerResponse\x12\x30\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32 .cotenant.v1.ContainerAdjustment\"\xca\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.cotenant.v1.PodSandbox.LabelsEntry\x12=\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32(.cotenant.v1.PodSandbox.AnnotationsEntry\x12+\n\x05linux\x18\x08 \x01(\x0b\x32\x1c.cotenant.v1.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"%\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"K\n\x13\x43ontainerAdjustment\x12\x34\n\x05linux\x18\x06 \x01(\x0b\x32%.cotenant.v1.LinuxContainerAdjustment\"J\n\x18LinuxContainerAdjustment\x12.\n\tresources\x18\x02 \x01(\x0b\x32\x1b.cotenant.v1.LinuxResources\"^\n\x0eLinuxResources\x12(\n\x06memory\x18\x01 \x01(\x0b\x32\x18.cotenant.v1.LinuxMemory\x12\"\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x15.cotenant.v1.LinuxCPU\"8\n\x0bLinuxMemory\x12)\n\x05limit\x18\x01 \x01(\x0b\x32\x1a.cotenant.v1.OptionalInt64\"p\n\x08LinuxCPU\x12+\n\x06shares\x18\x01 \x01(\x0b\x32\x1b.cotenant.v1.OptionalUInt64\x12)\n\x05quota\x18\x02 \x01(\x0b\x32\x1a.cotenant.v1.OptionalInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x63otenant/v1/nri.proto\x12\x0b\x63otenant.v1\"V\n\x0cTtrpcRequest\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\"J\n\rTtrpcResponse\x12(\n\x06status\x18\x01 \x01(\x0b\x32\x18.cotenant.v1.TtrpcStatus\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\",\n\x0bTtrpcStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"@\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\"Q\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"I\n\x12SynchronizeRequest\x12%\n\x04pods\x18\x01 \x03(\x0b\x32\x17.cotenant.v1.PodSandbox\x12\x0c\n\x04more\x18\x03 \x01(\x08\"#\n\x13SynchronizeResponse\x12\x0c\n\x04more\x18\x02 \x01(\x08\"<\n\x14RunPodSandboxRequest\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.cotenant.v1.PodSandbox\"i\n\x16\x43reateContainerRequest\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.cotenant.v1.PodSandbox\x12)\n\tcontainer\x18\x02 \x01(\x0b\x32\x16.cotenant.v1.Container\"K\n\x17\x43reateContainerResponse\x12\x30\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32 .cotenant.v1.ContainerAdjustment\"\x9f\x01\n\x16UpdateContainerRequest\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.cotenant.v1.PodSandbox\x12)\n\tcontainer\x18\x02 \x01(\x0b\x32\x16.cotenant.v1.Container\x12\x34\n\x0flinux_resources\x18\x03 \x01(\x0b\x32\x1b.cotenant.v1.LinuxResources\"\x19\n\x17UpdateContainerResponse\"\xca\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.cotenant.v1.PodSandbox.LabelsEntry\x12=\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32(.cotenant.v1.PodSandbox.AnnotationsEntry\x12+\n\x05linux\x18\x08 \x01(\x0b\x32\x1c.cotenant.v1.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"%\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\"K\n\x13\x43ontainerAdjustment\x12\x34\n\x05linux\x18\x06 \x01(\x0b\x32%.cotenant.v1.LinuxContainerAdjustment\"J\n\x18LinuxContainerAdjustment\x12.\n\tresources\x18\x02 \x01(\x0b\x32\x1b.cotenant.v1.LinuxResources\"^\n\x0eLinuxResources\x12(\n\x06memory\x18\x01 \x01(\x0b\x32\x18.cotenant.v1.LinuxMemory\x12\"\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x15.cotenant.v1.LinuxCPU\"8\n\x0bLinuxMemory\x12)\n\x05limit\x18\x01 \x01(\x0b\x32\x1a.cotenant.v1.OptionalInt64\"p\n\x08LinuxCPU\x12+\n\x06shares\x18\x01 \x01(\x0b\x32\x1b.cotenant.v1.OptionalUInt64\x12)\n\x05quota\x18\x02 \x01(\x0b\x32\x1a.cotenant.v1.OptionalInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -57,28 +57,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATECONTAINERREQUEST']._serialized_end=713
   _globals['_CREATECONTAINERRESPONSE']._serialized_start=715
   _globals['_CREATECONTAINERRESPONSE']._serialized_end=790
-  _globals['_PODSANDBOX']._serialized_start=793
-  _globals['_PODSANDBOX']._serialized_end=1123
-  _globals['_PODSANDBOX_LABELSENTRY']._serialized_start=1026
-  _globals['_PODSANDBOX_LABELSENTRY']._serialized_end=1071
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=1073
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=1123
-  _globals['_LINUXPODSANDBOX']._serialized_start=1125
-  _globals['_LINUXPODSANDBOX']._serialized_end=1165
-  _globals['_CONTAINER']._serialized_start=1167
-  _globals['_CONTAINER']._serialized_end=1204
-  _globals['_CONTAINERADJUSTMENT']._serialized_start=1206
-  _globals['_CONTAINERADJUSTMENT']._serialized_end=1281
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=1283
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=1357
-  _globals['_LINUXRESOURCES']._serialized_start=1359
-  _globals['_LINUXRESOURCES']._serialized_end=1453
-  _globals['_LINUXMEMORY']._serialized_start=1455
-  _globals['_LINUXMEMORY']._serialized_end=1511
-  _globals['_LINUXCPU']._serialized_start=1513
-  _globals['_LINUXCPU']._serialized_end=1625
-  _globals['_OPTIONALINT64']._serialized_start=1627
-  _globals['_OPTIONALINT64']._serialized_end=1657
-  _globals['_OPTIONALUINT64']._serialized_start=1659
-  _globals['_OPTIONALUINT64']._serialized_end=1690
+  _globals['_UPDATECONTAINERREQUEST']._serialized_start=793
+  _globals['_UPDATECONTAINERREQUEST']._serialized_end=952
+  _globals['_UPDATECONTAINERRESPONSE']._serialized_start=954
+  _globals['_UPDATECONTAINERRESPONSE']._serialized_end=979
+  _globals['_PODSANDBOX']._serialized_start=982
+  _globals['_PODSANDBOX']._serialized_end=1312
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_start=1215
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_end=1260
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=1262
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=1312
+  _globals['_LINUXPODSANDBOX']._serialized_start=1314
+  _globals['_LINUXPODSANDBOX']._serialized_end=1354
+  _globals['_CONTAINER']._serialized_start=1356
+  _globals['_CONTAINER']._serialized_end=1393
+  _globals['_CONTAINERADJUSTMENT']._serialized_start=1395
+  _globals['_CONTAINERADJUSTMENT']._serialized_end=1470
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=1472
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=1546
+  _globals['_LINUXRESOURCES']._serialized_start=1548
+  _globals['_LINUXRESOURCES']._serialized_end=1642
+  _globals['_LINUXMEMORY']._serialized_start=1644
+  _globals['_LINUXMEMORY']._serialized_end=1700
+  _globals['_LINUXCPU']._serialized_start=1702
+  _globals['_LINUXCPU']._serialized_end=1814
+  _globals['_OPTIONALINT64']._serialized_start=1816
+  _globals['_OPTIONALINT64']._serialized_end=1846
+  _globals['_OPTIONALUINT64']._serialized_start=1848
+  _globals['_OPTIONALUINT64']._serialized_end=1879
 # @@protoc_insertion_point(module_scope)
