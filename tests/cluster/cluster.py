@@ -5,6 +5,7 @@ ones (kwok). ``up`` prints the kubeconfig; ``down`` undoes all of it. The binari
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ STATE = pathlib.Path(os.environ.get("COTENANT_CLUSTER_STATE", "/run/cotenant-tes
 API_PORT, ETCD_PORT, ETCD_PEER_PORT, SCHEDULER_PORT = 16443, 12379, 12380, 10259
 KWOK_NODES = 20
 """How many simulated nodes the tests have."""
+NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SERVER = f"https://127.0.0.1:{API_PORT}"
 
 
@@ -246,10 +248,24 @@ def _start_kwok(binaries: pathlib.Path, processes: Processes, count: int) -> Non
             "--server-address=",
         ],
     )
-    for index in range(count):
-        request("POST", "/api/v1/nodes", simulated_node(f"kwok-{index}"))
+    add_simulated_nodes(0, count)
+
+
+def add_simulated_nodes(first: int, count: int) -> None:
+    """Have kwok play ``count`` nodes more, ``kwok-FIRST`` and on, and wait until they are Ready."""
+    names = [f"kwok-{index}" for index in range(first, first + count)]
+    for name in names:
+        request("POST", "/api/v1/nodes", simulated_node(name))
     ready = f"{count} simulated nodes to be Ready"
-    _wait(ready, processes, "kwok", lambda: all(_node_ready(f"kwok-{i}") for i in (0, count - 1)), 90)
+    _wait(ready, Processes(STATE), "kwok", lambda: all(_node_ready(name) for name in (names[0], names[-1])), 90)
+
+
+def remove_simulated_nodes(first: int, count: int) -> None:
+    """Take nodes that kwok plays away again, with their leases; one by one, since the others stay."""
+    for index in range(first, first + count):
+        for path in (f"/api/v1/nodes/kwok-{index}", f"{NODE_LEASES}/kwok-{index}"):
+            with contextlib.suppress(urllib.error.HTTPError):  # gone already
+                request("DELETE", path)
 
 
 def simulated_node(name: str) -> dict:

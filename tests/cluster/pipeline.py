@@ -94,9 +94,14 @@ def install(rules: dict[str, Any] = QUICK_RULES) -> None:
     done = programs.run(["crd", "install"])
     assert done.returncode == 0, done.stdout + done.stderr
     wait_for(lambda: objects.found(REPORTS) is not None and objects.found(RULES) is not None, 20, "the kinds")
-    objects.delete(f"{RULES}/default")
+    add_rules("default", rules)
+
+
+def add_rules(name: str, rules: dict[str, Any]) -> None:
+    """Make an object of rules, in the place of one that is there."""
+    objects.delete(f"{RULES}/{name}")
     kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "DetectionRuleConfig"}
-    cluster.request("POST", RULES, {**kind, "metadata": {"name": "default"}, "spec": rules})
+    cluster.request("POST", RULES, {**kind, "metadata": {"name": name}, "spec": rules})
 
 
 def clean() -> None:

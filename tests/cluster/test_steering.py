@@ -18,7 +18,14 @@ import node
 POOL = "cotenant.io/test-pool"
 AVOID = "cotenant.io/avoid-online"
 NODES = (node.NAME, "kwok-0", "kwok-1")
+FLEET = 200
+"""Simulated nodes that stream beside the real one, one in twenty of them disturbed."""
+NOISY_RATIO = 0.05
+NO_LIMIT = {**pipeline.QUICK_RULES, "hardLimits": {"psiMemoryFullRatio": None, "psiIoSomeRatio": None}}
+"""For the simulated nodes: disturbed, and reported so, but none takes the real one's place under the caps."""
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+LEASE_SECONDS = 60
+"""After which a lease that did not move ends the truth of all reports."""
 NOISE_SECONDS = 90
 NOISE = (
     "dd if=/dev/zero of=/noise bs=1M count=100; sync; "
@@ -29,17 +36,34 @@ NOISE = (
 deleted by the test; if the test is killed, the shell ends by itself, and its container with it."""
 
 
+@pytest.fixture(scope="module")
+def fleet(kubeconfig: pathlib.Path) -> Iterator[None]:
+    """As many simulated nodes as this file's tests are about."""
+    more = FLEET - cluster.KWOK_NODES
+    try:
+        cluster.add_simulated_nodes(cluster.KWOK_NODES, more)
+        yield
+    finally:
+        cluster.remove_simulated_nodes(cluster.KWOK_NODES, more)
+
+
 @pytest.fixture
-def steered(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[tuple[programs.Program, ...]]:
-    """The pipeline with three nodes to choose from, the real one among them; yields analyzer and scheduler."""
+def steered(fleet: None, tmp_path: pathlib.Path) -> Iterator[tuple[programs.Program, ...]]:
+    """The pipeline of the real and 200 simulated nodes, three of them to choose from; yields analyzer and scheduler."""
     pipeline.install()
+    pipeline.add_rules("simulated", {**NO_LIMIT, "nodeSelector": {"cotenant.io/test-node": "kwok"}})
     for name in NODES:
         objects.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {POOL: "steering"}}})
     with contextlib.ExitStack() as running:
         running.callback(pipeline.clean)
         running.callback(programs.run, ["scheduler", "--clear"])
         analyzer = running.enter_context(pipeline.analyzer(tmp_path))
-        running.enter_context(pipeline.simulated(tmp_path, cluster.KWOK_NODES))
+        noisy = round(FLEET * NOISY_RATIO)
+        (tmp_path / "noisy").mkdir()
+        running.enter_context(pipeline.simulated(tmp_path, FLEET - noisy))
+        running.enter_context(
+            pipeline.simulated(tmp_path / "noisy", noisy, f"--first={FLEET - noisy}", "--noisy-ratio=1")
+        )
         agent = programs.node_agent(tmp_path, f"--analyzer={pipeline.ANALYZER}", own_run=tmp_path / "run")
         running.callback(agent.stop)
         scheduler = running.enter_context(pipeline.extender(tmp_path))
@@ -47,12 +71,23 @@ def steered(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[tuple[
         try:
             for name in NODES:
                 wait_for(lambda: "interferenceLevel" in pipeline.report(name), 60, f"a report of {name}")  # noqa: B023
+            took = wait_for(lambda: len(known_levels()) >= FLEET + 1, 60, "reports of all nodes")
+            print(f"{len(known_levels())} nodes are reported, the last {took:.1f} s later")
             yield analyzer, scheduler
         finally:
             for log in tmp_path.glob("*.log"):
                 print(f"--- the end of {log.name}\n{log.read_text()[-500:]}")
             for name in NODES:
                 objects.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {POOL: None}}})
+
+
+def known_levels() -> list[float]:
+    """Return the levels that are known, of all nodes."""
+    items = cluster.request("GET", pipeline.REPORTS)["items"]
+    levels = [
+        item.get("status", {}).get("interferenceLevel") for item in items if item["metadata"]["name"] != "cluster"
+    ]
+    return [level for level in levels if level is not None]
 
 
 @pytest.fixture
@@ -69,10 +104,18 @@ def pods_of(name: str) -> list[dict]:
     return list(cluster.request("GET", f"{PODS}?labelSelector=app%3D{name}")["items"])
 
 
-def place(name: str, count: int, placed: list[str]) -> collections.Counter[str]:
-    """Make a Deployment for the pool and return how many of its pods the scheduler put on each node."""
+def place(name: str, count: int, placed: list[str], *, keep_off: bool = False) -> collections.Counter[str]:
+    """Make a Deployment for the pool and return how many of its pods the scheduler put on each node.
+
+    ``keep_off``: by node affinity to our label, as pods have it that are placed without the extender.
+    """
     spec = objects.pod_spec("", {"requests": {"cpu": "10m"}})
     spec["nodeSelector"] = {POOL: "steering"}
+    if keep_off:
+        terms = [{"matchExpressions": [{"key": AVOID, "operator": "DoesNotExist"}]}]
+        spec["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        }
     placed.append(name)
     cluster.request("POST", DEPLOYMENTS, objects.deployment(name, count, spec))
 
@@ -138,10 +181,17 @@ def test_noise_on_the_real_node_steers_new_pods_away_until_it_stops(steered: obj
     assert returned[node.NAME] > 0, returned
 
 
-def test_a_verdict_does_not_outlive_our_deployments(steered: tuple[programs.Program, ...]) -> None:
+def test_a_verdict_does_not_outlive_our_deployments(steered: tuple[programs.Program, ...], placed: list[str]) -> None:
     with noise():
         wait_for(is_avoided, 90, "the node's label")
         for program in steered:
             program.stop()
-    took = wait_for(lambda: not is_avoided(), 130, "the agent to take its own node's verdict off")
-    print(f"{took:.1f} s after analyzer and scheduler were gone the node's agent took its verdict off")
+        ended = time.monotonic()
+        waiting = place("waiting", 3, placed, keep_off=True)
+        assert waiting[node.NAME] == 0, waiting  # the label holds for those who ask for it, until its truth ends
+        wait_for(lambda: not is_avoided(), LEASE_SECONDS + 60, "the agent to take its own node's verdict off")
+    took = time.monotonic() - ended
+    print(f"the node's agent took its verdict off {took:.1f} s after analyzer and scheduler were gone")
+    assert took <= LEASE_SECONDS + 60
+    after = place("after", 9, placed, keep_off=True)
+    assert after[node.NAME] > 0, after

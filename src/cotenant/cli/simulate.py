@@ -34,6 +34,9 @@ def nodes(
         str, typer.Option(metavar="LABEL=VALUE", help="With --follow: noisy while the Node has this label.")
     ] = "",
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="With --follow: which cluster.")] = None,
+    kata: Annotated[
+        bool | None, typer.Option("--kata/--no-kata", help="Their hosts have, or lack, what Kata containers need.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help="For how long; until ctrl-C by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -54,6 +57,7 @@ def nodes(
         address=address,
         interfaces=_interfaces(interface or []),
         noisy_when=(label, value) if noisy_when else None,
+        kata=kata,
     )
     counts = asyncio.run(_run(plan, seconds, kubeconfig, follow))
     if not counts["sent"]:

@@ -21,7 +21,7 @@ from cotenant.node.sending import Identity, Sender
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many nodes, what they are called, how many are noisy, and for how long."""
+    """How many nodes, what they are called, how many are noisy, and what their hosts offer."""
 
     count: int
     prefix: str = "node-"
@@ -33,6 +33,8 @@ class Plan:
     """The priority interfaces that their agents find, in turn."""
     noisy_when: tuple[str, str] | None = None
     """A label of the Node with which it is noisy."""
+    kata: bool | None = None
+    """Whether the hosts have what Kata containers need; None: nobody looked."""
 
 
 class SimulatedNode:
@@ -42,6 +44,7 @@ class SimulatedNode:
         self.name = name
         self.noisy = noisy
         self.interface: InterfaceName = "mainline-idle"
+        self.kata: bool | None = None
         self._random = random.Random(f"{seed}/{name}")
         self._boot_id = f"simulated-{name}"
 
@@ -52,6 +55,7 @@ class SimulatedNode:
             mode=mode if mode in ("dry-run", "enforce") else "observe",  # type: ignore[arg-type]
             slo_revision=labels.get(SLO_REVISION),
             priority_interface=self.interface,
+            kata=None if self.kata is None else dict.fromkeys(("kvm", "virtualisation", "vhostVsock"), self.kata),
             check=NodeCheck(irreversible=self.interface.startswith("openeuler")),
             counts=AgentCounts(started_at=self._boot_id),
         )
@@ -118,6 +122,7 @@ class _Streams:
         self.nodes = [SimulatedNode(f"{plan.prefix}{n}", n - plan.first < noisy, plan.seed) for n in numbers]
         for position, node in enumerate(self.nodes):
             node.interface = plan.interfaces[position % len(plan.interfaces)]
+            node.kata = plan.kata
         self._noisy = {node.name for node in self.nodes if node.noisy}
         self._facts = [msgspec.json.encode(node.facts({})) for node in self.nodes]
         self.senders = [
