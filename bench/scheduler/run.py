@@ -1,6 +1,7 @@
-"""Pods per second of the real kube-scheduler: without the extender, with it, and with it failing.
+"""Pods per second of the real kube-scheduler: without us, by labels alone, with the extender, and with it failing.
 
 Failing is: nobody listens (refused), the process that answers is stopped, all of ours is, nobody answers (black-holed).
+By labels alone nothing of ours is asked, so that nothing of ours can fail; `cotenant scheduler config` prints that.
 
 Run as root: ``python bench/scheduler/run.py [--nodes 100] [--pods 3000] [--seconds 20] [--json]``. It brings up the
 cluster of ``tests/cluster`` without a real node and takes it down again. Each time as many pods wait before the
@@ -31,8 +32,8 @@ from processes import Processes
 
 import cluster
 
-WITHOUT = "without the extender"
-CASES = (WITHOUT, "with", "refused", "worker stopped", "all stopped", "black-holed")
+WITHOUT, LABELS = "without us", "by labels alone"
+CASES = (WITHOUT, LABELS, "with the extender", "refused", "worker stopped", "all stopped", "black-holed")
 TARGET_RATIO = 0.8
 MIN_SECONDS = 3
 """Fewer whole seconds make no rate."""
@@ -42,7 +43,8 @@ QPS = 5000
 
 def configuration(directory: pathlib.Path, case: str) -> pathlib.Path:
     """Write kube-scheduler's configuration of one case."""
-    printed = programs.run(["scheduler", "config", f"--listen={pipeline.EXTENDER}", "--json"])
+    options = [] if case == LABELS else ["--extender"]
+    printed = programs.run(["scheduler", "config", f"--listen={pipeline.EXTENDER}", "--json", *options])
     settings = json.loads(printed.stdout)
     settings["clientConnection"] = {
         "kubeconfig": str(cluster.STATE / "scheduler.kubeconfig"),
@@ -68,7 +70,7 @@ def listener_that_never_answers() -> Iterator[None]:
 @contextlib.contextmanager
 def extender_as(case: str, directory: pathlib.Path, reports: pathlib.Path) -> Iterator[None]:
     """Have the extender in the state that a case is about."""
-    if case in (WITHOUT, "refused"):
+    if case in (WITHOUT, LABELS, "refused"):
         yield
     elif case == "black-holed":
         with listener_that_never_answers():
@@ -129,6 +131,15 @@ def measure(case: str, pods: int, seconds: float, directory: pathlib.Path, repor
         objects.wait_for(lambda: not cluster.request("GET", f"{objects.PODS}?labelSelector=bench")["items"], 120)
 
 
+def label(nodes: int) -> None:
+    """Put the labels on the nodes that go with the reports."""
+    for number in range(nodes):
+        labels = {"cotenant.io/interference": ("none", "low", "medium", "high", "severe")[number % 10 // 2]}
+        if number % 20 == 1:
+            labels["cotenant.io/avoid-online"] = "true"
+        objects.patch(f"/api/v1/nodes/kwok-{number}", {"metadata": {"labels": labels}})
+
+
 def write_reports(path: pathlib.Path, nodes: int) -> None:
     """Write reports of which one in twenty has a hard limit in force."""
     kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "NodeInterferenceReport"}
@@ -167,6 +178,7 @@ def main() -> None:
         write_reports(reports, arguments.nodes)
         cluster.up(arguments.nodes, real_node=False)
         try:
+            label(arguments.nodes)
             for case in arguments.case or CASES:
                 found[case] = measure(case, arguments.pods, arguments.seconds, directory, reports)
         finally:

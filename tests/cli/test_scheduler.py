@@ -62,8 +62,25 @@ def test_bad_usage_is_one_line_and_exit_2(words: list[str], complaint: str, caps
     assert error.count("\n") == 1
 
 
-def test_config_prints_what_kube_scheduler_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_is_by_labels_first_and_shows_the_extender_beside(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["scheduler", "config", "--listen", "127.0.0.1:9000"]) == 0
+    text = capsys.readouterr().out
+    printed = yaml.safe_load(text)
+    (profile,) = printed["profiles"]
+    assert "extenders" not in printed
+    assert profile["schedulerName"] == "default-scheduler"  # its name is needed, or the pods have no scheduler
+    (plugin,) = profile["pluginConfig"]
+    preferred = plugin["args"]["addedAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert sum(term["weight"] for term in preferred) == 100
+    assert plugin["args"]["addedAffinity"].keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    for line in ("urlPrefix: http://127.0.0.1:9000/kube", "weight: 2", "ignorable: true", "httpTimeout: 100ms"):
+        assert line in text
+    assert app.run(["scheduler", "config", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == printed
+
+
+def test_config_prints_what_kube_scheduler_needs_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["scheduler", "config", "--extender", "--listen", "127.0.0.1:9000"]) == 0
     (extender,) = yaml.safe_load(capsys.readouterr().out)["extenders"]
     assert extender == {
         "urlPrefix": "http://127.0.0.1:9000/kube",
@@ -75,7 +92,7 @@ def test_config_prints_what_kube_scheduler_needs(capsys: pytest.CaptureFixture[s
         "ignorable": True,
         "httpTimeout": "100ms",
     }
-    assert app.run(["scheduler", "config", "--json"]) == 0
+    assert app.run(["scheduler", "config", "--extender", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "KubeSchedulerConfiguration"
 
 

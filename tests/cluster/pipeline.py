@@ -78,9 +78,9 @@ def simulated(directory: pathlib.Path, count: int, *options: str) -> Iterator[pr
 
 
 @contextlib.contextmanager
-def asked_scheduler() -> Iterator[None]:
-    """Have the real kube-scheduler ask the extender, by the configuration that cotenant prints."""
-    printed = programs.run(["scheduler", "config", f"--listen={EXTENDER}"])
+def asked_scheduler(*options: str) -> Iterator[None]:
+    """Have the real kube-scheduler ask the extender, by the configuration that cotenant prints; or as options say."""
+    printed = programs.run(["scheduler", "config", f"--listen={EXTENDER}", *(options or ("--extender",))])
     assert printed.returncode == 0, printed.stderr
     cluster.restart_scheduler(cluster.configured_scheduler(printed.stdout))
     try:

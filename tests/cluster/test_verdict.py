@@ -1,5 +1,6 @@
 """The verdict on Node objects: labels and the opt-in taint, within caps, beside other writers, and off again."""
 
+import collections
 import contextlib
 import pathlib
 import threading
@@ -128,3 +129,42 @@ def test_labels_and_taints_within_caps_beside_three_other_writers(marked: None) 
     assert cleared.returncode == 0, cleared.stderr
     for name in (*NOISY, "kwok-9"):
         assert labels(name) == {"cotenant.io/test-node": "kwok"}
+
+
+def test_by_labels_alone_pods_prefer_other_nodes_and_are_never_kept_out(kubeconfig: pathlib.Path) -> None:
+    """With the configuration that is printed by default, and nothing of ours running."""
+    avoid, tense, calm = "kwok-0", "kwok-1", ("kwok-2", "kwok-3", "kwok-4")
+    marked = {avoid: {TAINT: "severe", "cotenant.io/avoid-online": "true"}, tense: {TAINT: "medium"}}
+
+    def mark(values: dict[str, dict[str, str | None]]) -> None:
+        for name, found in values.items():
+            objects.patch(f"{NODES}/{name}", {"metadata": {"labels": found}})
+
+    def place(name: str, count: int, nodes: tuple[str, ...]) -> collections.Counter[str]:
+        body = objects.pod_spec("kwok", {"requests": {"cpu": "10m"}})
+        terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}]}]
+        body["affinity"] = {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        }
+        for number in range(count):
+            pod = objects.pod(f"{name}-{number}", "kwok", labels={"app": name})
+            cluster.request("POST", PODS, {**pod, "spec": body})
+
+        def placed() -> list[str]:
+            items = cluster.request("GET", f"{PODS}?labelSelector=app%3D{name}")["items"]
+            return [item["spec"]["nodeName"] for item in items if item["spec"].get("nodeName")]
+
+        wait_for(lambda: len(placed()) == count, 30, f"pods {name}")
+        return collections.Counter(placed())
+
+    mark(dict(marked))
+    try:
+        with pipeline.asked_scheduler("--listen=127.0.0.1:1"):
+            where = place("preferring", 12, (avoid, tense, *calm))
+            print(f"by labels: {dict(where)}")
+            assert set(where) <= set(calm)
+            assert place("cornered", 2, (avoid,)) == {avoid: 2}
+    finally:
+        mark({name: dict.fromkeys(found) for name, found in marked.items()})
+        for name in ("preferring", "cornered"):
+            objects.delete(f"{PODS}?labelSelector=app%3D{name}")

@@ -147,17 +147,25 @@ def daemonsets(
 @app.command()
 def config(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the extender answers.")] = DEFAULT_LISTEN,
-    volcano: Annotated[bool, typer.Option("--volcano", help="For Volcano instead of kube-scheduler.")] = False,
+    extender: Annotated[
+        bool, typer.Option("--extender", help="Have kube-scheduler ask the extender instead of reading labels.")
+    ] = False,
+    volcano: Annotated[bool, typer.Option("--volcano", help="For Volcano, which asks its own extender.")] = False,
     json: Json = False,
 ) -> None:
-    """Print the configuration that makes kube-scheduler (or Volcano) ask the extender."""
+    """Print the configuration with which kube-scheduler follows our labels, or asks the extender (or Volcano does)."""
     from cotenant.cli import printing
     from cotenant.scheduler import configuration
     from cotenant.web import serving
 
     host, port = serving.split_address(listen)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    text = configuration.volcano(address) if volcano else configuration.kube_scheduler(address)
+    if volcano:
+        text = configuration.volcano(address)
+    elif extender:
+        text = configuration.kube_scheduler(address)
+    else:
+        text = configuration.kube_scheduler_by_labels(address)
     if json:
         import yaml
 
