@@ -16,9 +16,10 @@ from cotenant.analyzer.authentication import Identity, Refused, Reviewer
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.program import Settings, credentials_of
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
+from cotenant.kube import channel
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import Client
-from cotenant.node import channel, sending
+from cotenant.node import sending
 from cotenant.units.clock import ManualClock
 
 ACCOUNT = "system:serviceaccount:cotenant-system:cotenant-node"
@@ -60,7 +61,7 @@ async def test_a_token_that_names_no_node_is_held_to_the_accounts_alone(
     users["old"] = user(None)
     (await reviewer.identify("bearer old")).check("any")
     users["pod"] = user("n1", "system:serviceaccount:default:default")
-    with pytest.raises(Refused, match="no account of nodes"):
+    with pytest.raises(Refused, match="see --node-account"):
         await reviewer.identify("Bearer pod")
 
 
@@ -133,7 +134,7 @@ async def address(
 
 def open_secure(
     certificate: tuple[pathlib.Path, pathlib.Path], folder: pathlib.Path, token: str
-) -> sending.OpenChannel:
+) -> channel.OpenChannel:
     file = folder / "token"
     file.write_text(token)
     return channel.opener(certificate[0], file)
@@ -180,7 +181,7 @@ async def test_plaintext_does_not_reach_a_tls_port(address: str) -> None:
     async def hello() -> AsyncIterator[stream_pb2.Upward]:
         yield stream_pb2.Upward(hello=stream_pb2.Hello(node="n1"))
 
-    async with sending.open_plaintext(address) as opened:
+    async with channel.open_plaintext(address) as opened:
         with pytest.raises(grpc.aio.AioRpcError):
             async for _ in stream_pb2_grpc.StreamStub(opened).Samples(hello()):
                 pass

@@ -13,8 +13,9 @@ from cotenant.analyzer.program import Settings, credentials_of
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.kube.backoff import Backoff
+from cotenant.kube.channel import open_plaintext
 from cotenant.model import sample
-from cotenant.node.sending import KEPT_SAMPLES, Identity, Orders, Sender, open_plaintext
+from cotenant.node.sending import KEPT_SAMPLES, Identity, Orders, Sender
 from cotenant.units.clock import ManualClock
 
 MakeSample = Callable[..., sample.Sample]

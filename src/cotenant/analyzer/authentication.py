@@ -135,7 +135,7 @@ class Reviewer:
             return _Known(now, None, f"the token is not valid{': ' + status.error if status.error else ''}")
         account = status.user.username
         if account not in self._accounts:
-            return _Known(now, None, f"{account} is no account of nodes; see --node-account")
+            return _Known(now, None, f"{account} may not; see --node-account and --reader-account")
         nodes = (status.user.extra or {}).get(NODE_NAME_EXTRA) or []
         return _Known(now, Identity(account, nodes[0] if nodes else None))
 

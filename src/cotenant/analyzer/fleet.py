@@ -6,6 +6,7 @@ import msgspec
 
 from cotenant.analyzer.publication import NodePublication, worst_first
 from cotenant.analyzer.rulebook import Rulebook
+from cotenant.analyzer.tally import Tally
 from cotenant.analyzer.trial import Share
 from cotenant.api import report, timestamp
 from cotenant.detect import errors, rules
@@ -31,6 +32,8 @@ class Fleet:
         self._labels: dict[str, dict[str, str]] = {}
         self._uptime: dict[str, tuple[str | None, float]] = {}
         self._gone_at: dict[str, float] = {}
+        self.tallies: set[Tally] = set()
+        """What nodes use, for each that reads it now."""
         self.no_loosening_until = -1.0
         self.taken_over = False
         """Whether what an earlier leader published is known."""
@@ -62,6 +65,8 @@ class Fleet:
                 continue
             self._uptime[node] = (taken.boot_id, uptime_s)
             observed = wall - (newest - uptime_s)
+            for tally in self.tallies:
+                tally.take(node, taken)
             named = taken if taken.node == node else msgspec.structs.replace(taken, node=node)
             try:
                 evaluation = engine.evaluate(named)

@@ -58,6 +58,8 @@ class Settings:
     """Names by which the page may be asked for, besides loopback and the address listened on."""
     node_accounts: tuple[str, ...] = ()
     """ServiceAccounts that may send samples; the account ``cotenant-node`` of the lease's namespace by default."""
+    reader_accounts: tuple[str, ...] = ()
+    """ServiceAccounts that may read what nodes use; ``cotenant-manager`` of the same namespace by default."""
 
 
 def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
@@ -135,11 +137,16 @@ async def _into_cluster(
         def leader() -> str:
             return (elector.leader or "").rpartition("_")[2]
 
-        identify = None
+        identify = identify_reader = None
         if credentials is not None:
-            own = f"system:serviceaccount:{settings.namespace or client.namespace}:cotenant-node"
-            identify = authentication.Reviewer(client, settings.node_accounts or (own,), clock).identify
-        receiver = receiving.Receiver(fleet, settings.instructions, lambda: elector.leading, leader, identify)
+            own = f"system:serviceaccount:{settings.namespace or client.namespace}"
+            nodes = settings.node_accounts or (f"{own}:cotenant-node",)
+            readers = settings.reader_accounts or (f"{own}:cotenant-manager",)
+            identify = authentication.Reviewer(client, nodes, clock).identify
+            identify_reader = authentication.Reviewer(client, readers, clock).identify
+        receiver = receiving.Receiver(
+            fleet, settings.instructions, lambda: elector.leading, leader, identify, identify_reader
+        )
         async with receiving.serving(receiver, settings.listen, credentials) as port:
             address = settings.advertise or f"{settings.listen.rpartition(':')[0]}:{port}"
             # The lease's identity ends in the address, so that nodes find the leader without configuration.

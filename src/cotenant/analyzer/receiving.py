@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import grpc
 import grpc.aio
 import msgspec
 
-from cotenant.analyzer import authentication, rulebook
+from cotenant.analyzer import authentication, rulebook, tally
 from cotenant.analyzer.errors import BadListen
 from cotenant.analyzer.fleet import Fleet
-from cotenant.api import report
+from cotenant.api import report, usage
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.detect import rules
 from cotenant.model import sample
@@ -30,6 +30,11 @@ MAX_VERSIONS = 256
 MAX_SAMPLES = 60
 MAX_STREAMS = 20_000
 MAX_FACTS_BYTES = 64 * 1024
+TABLE_SECONDS = 4.0
+"""How often whoever asks gets the table of what nodes use. A change is in the second table after it whole, and so, with
+samples that come five at a time and all that follows, on the Node within 15 s."""
+NODES_PER_MESSAGE = 100
+MAX_READERS = 4
 
 Identify = Callable[[str | None], Awaitable[authentication.Identity]]
 """From the ``authorization`` header to who calls."""
@@ -55,12 +60,16 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         leads: Callable[[], bool] = lambda: True,
         leader: Callable[[], str] = lambda: "",
         identify: Identify | None = None,
+        identify_reader: Identify | None = None,
+        table_seconds: float = TABLE_SECONDS,
     ) -> None:
         self._fleet = fleet
         self._instructions = instructions
         self._leads = leads
         self._leader = leader
         self._identify = identify
+        self._identify_reader = identify_reader
+        self._table_seconds = table_seconds
         self._calls: dict[str, grpc.aio.ServicerContext] = {}
         self._versions: dict[int, tuple[rules.Rules, str]] = {}
         self.malformed = 0
@@ -82,7 +91,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 hello = (await anext(aiter(request_iterator))).hello
         except (TimeoutError, StopAsyncIteration):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message is to be a Hello")
-        identity = await self._identity(context)
+        identity = await self._identity(context, self._identify)
         node = hello.node
         if not node or len(node) > MAX_NAME:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Hello names no node")
@@ -124,13 +133,31 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             kept = self._versions[id(source)] = (source, rulebook.version_of(source))
         return kept[1]
 
-    async def _identity(self, context: grpc.aio.ServicerContext) -> authentication.Identity | None:
+    async def Usage(self, request: stream_pb2.UsageRequest, context: grpc.aio.ServicerContext) -> None:
+        """Send a reader what nodes use until it goes, or another replica leads."""
+        await self._identity(context, self._identify_reader)
+        if len(self._fleet.tallies) >= MAX_READERS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_READERS} read already")
+        mine = tally.Tally()
+        self._fleet.tallies.add(mine)
+        try:
+            while self._leads():
+                await asyncio.sleep(self._table_seconds)
+                for message in _messages(mine.roll()):
+                    await context.write(message)
+            await context.write(stream_pb2.UsageTable(leader=self._leader()))
+        finally:
+            self._fleet.tallies.discard(mine)
+
+    async def _identity(
+        self, context: grpc.aio.ServicerContext, identify: Identify | None
+    ) -> authentication.Identity | None:
         """Return who calls; None where nobody is asked, which is on loopback only. Turns others away."""
-        if self._identify is None:
+        if identify is None:
             return None
         metadata = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
         try:
-            return await self._identify(metadata.get("authorization"))
+            return await identify(metadata.get("authorization"))
         except authentication.Refused as refused:
             code = grpc.StatusCode.UNAVAILABLE if refused.temporary else grpc.StatusCode.UNAUTHENTICATED
             await context.abort(code, str(refused))
@@ -172,6 +199,14 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             rules_version=version,
             alarms=alarms,
         )
+
+
+def _messages(table: dict[str, usage.Row]) -> Iterator[stream_pb2.UsageTable]:
+    """Yield a table in pieces, the last one marked."""
+    rows = [stream_pb2.NodeUsage(node=node, json=usage.encode(row)) for node, row in table.items()]
+    for start in range(0, max(len(rows), 1), NODES_PER_MESSAGE):
+        last = start + NODES_PER_MESSAGE
+        yield stream_pb2.UsageTable(nodes=rows[start:last], complete=last >= len(rows))
 
 
 @contextlib.asynccontextmanager

@@ -31,6 +31,9 @@ def command(
     node_account: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Account whose tokens may send samples; may repeat.")
     ] = None,
+    reader_account: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Account that may read what nodes use; may repeat.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Take the samples of all nodes, detect interference, and publish a report for each node."""
@@ -55,6 +58,7 @@ def command(
         page=page,
         page_names=tuple(page_name or ()),
         node_accounts=tuple(node_account or ()),
+        reader_accounts=tuple(reader_account or ()),
     )
 
     def started(address: str, url: str | None) -> None:

@@ -4,7 +4,7 @@
 
     units.errors.CotenantError
     └── KubeError
-        ├── BadConfiguration     no usable kubeconfig
+        ├── BadConfiguration     no usable kubeconfig, or no safe connection
         ├── Unreachable          no answer: connection, TLS, time-out
         └── ApiError             an answer that says no; has ``code`` and ``reason``
             ├── NotFound         404
@@ -25,7 +25,7 @@ class KubeError(CotenantError):
 
 
 class BadConfiguration(KubeError):
-    """There is no usable kubeconfig; the text says where it was looked for."""
+    """There is no usable kubeconfig, or a connection would not be safe; the text says what to give."""
 
 
 class Unreachable(KubeError):

@@ -11,10 +11,10 @@ from typing import Any
 import cotenant
 from cotenant.api.report import Mode
 from cotenant.kernel import enforcing, executor, paths, sampler
-from cotenant.kube import ending
+from cotenant.kube import channel, ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, channel, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
+from cotenant.node import agent, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 

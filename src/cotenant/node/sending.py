@@ -4,13 +4,14 @@ import asyncio
 import collections
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
+from cotenant.kube import channel
 from cotenant.kube.backoff import Backoff
 from cotenant.model import sample
 
@@ -22,20 +23,6 @@ ACCEPT_SECONDS = 5.0
 """How long the analyzer may take to accept a node: a connection that nobody serves looks open."""
 CONNECTED_SECONDS = 10.0
 """A call that lasted longer than this resets the back-off."""
-
-CHANNEL_OPTIONS = [
-    ("grpc.keepalive_time_ms", 20_000),
-    # Our own back-off is the only one: gRPC's would outlive the channel in its shared pool, and grow to two minutes.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 500),
-]
-
-OpenChannel = Callable[[str], grpc.aio.Channel]
-
-
-def open_plaintext(address: str) -> grpc.aio.Channel:
-    """Return a channel without TLS, for loopback."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +70,7 @@ class Sender:
         self,
         identity: Identity,
         address: str,
-        open_channel: OpenChannel = open_plaintext,
+        open_channel: channel.OpenChannel = channel.open_plaintext,
         backoff: Backoff | None = None,
         accept_seconds: float = ACCEPT_SECONDS,
     ) -> None:
@@ -141,8 +128,8 @@ class Sender:
 
     async def _call(self) -> None:
         self._calls += 1
-        async with self._open_channel(self._address) as channel:
-            call = stream_pb2_grpc.StreamStub(channel).Samples(self._messages(self._calls))
+        async with self._open_channel(self._address) as opened:
+            call = stream_pb2_grpc.StreamStub(opened).Samples(self._messages(self._calls))
             async with asyncio.timeout(self._accept_seconds) as accepting:
                 async for downward in call:
                     accepting.reschedule(None)

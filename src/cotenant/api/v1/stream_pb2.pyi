@@ -6,6 +6,28 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class UsageRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UsageTable(_message.Message):
+    __slots__ = ("nodes", "leader", "complete")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeUsage]
+    leader: str
+    complete: bool
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeUsage, _Mapping]]] = ..., leader: _Optional[str] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class NodeUsage(_message.Message):
+    __slots__ = ("node", "json")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    json: bytes
+    def __init__(self, node: _Optional[str] = ..., json: _Optional[bytes] = ...) -> None: ...
+
 class Upward(_message.Message):
     __slots__ = ("hello", "batch")
     HELLO_FIELD_NUMBER: _ClassVar[int]

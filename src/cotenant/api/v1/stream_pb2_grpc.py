@@ -39,6 +39,11 @@ class StreamStub:
                 request_serializer=cotenant_dot_v1_dot_stream__pb2.Upward.SerializeToString,
                 response_deserializer=cotenant_dot_v1_dot_stream__pb2.Downward.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_stream(
+                '/cotenant.v1.Stream/Usage',
+                request_serializer=cotenant_dot_v1_dot_stream__pb2.UsageRequest.SerializeToString,
+                response_deserializer=cotenant_dot_v1_dot_stream__pb2.UsageTable.FromString,
+                _registered_method=True)
 
 
 class StreamServicer:
@@ -51,6 +56,14 @@ class StreamServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """What each node uses, for the manager: a table every few seconds, while the call is open, of the nodes whose samples
+        came in since the last one. A table without nodes says that none came.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StreamServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +71,11 @@ def add_StreamServicer_to_server(servicer, server):
                     servicer.Samples,
                     request_deserializer=cotenant_dot_v1_dot_stream__pb2.Upward.FromString,
                     response_serializer=cotenant_dot_v1_dot_stream__pb2.Downward.SerializeToString,
+            ),
+            'Usage': grpc.unary_stream_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=cotenant_dot_v1_dot_stream__pb2.UsageRequest.FromString,
+                    response_serializer=cotenant_dot_v1_dot_stream__pb2.UsageTable.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +105,33 @@ class Stream:
             '/cotenant.v1.Stream/Samples',
             cotenant_dot_v1_dot_stream__pb2.Upward.SerializeToString,
             cotenant_dot_v1_dot_stream__pb2.Downward.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/cotenant.v1.Stream/Usage',
+            cotenant_dot_v1_dot_stream__pb2.UsageRequest.SerializeToString,
+            cotenant_dot_v1_dot_stream__pb2.UsageTable.FromString,
             options,
             channel_credentials,
             insecure,

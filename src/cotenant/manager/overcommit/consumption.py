@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from cotenant.api import timestamp
+from cotenant.api import timestamp, usage
 from cotenant.api.koordinator import node_metric
 from cotenant.manager.overcommit import names
 from cotenant.units import quantity
@@ -93,6 +93,18 @@ def of_node_metric(status: node_metric.NodeMetricStatus) -> Consumption:
     )
 
 
+def of_row(row: usage.Row, capacity_memory_bytes: int) -> Consumption:
+    """Return the use that a row of the analyzer's table reports of a node with so much memory."""
+    used = row.memory_used_ratio
+    return Consumption(
+        source="stream",
+        node=Use(_up(row.cpu_millicores), None if used is None else math.ceil(used * capacity_memory_bytes)),
+        pods={
+            key: PodUse(Use(_up(pod.cpu_millicores), pod.memory_bytes), pod.is_offline) for key, pod in row.pods.items()
+        },
+    )
+
+
 def reclaimable_of(status: node_metric.NodeMetricStatus) -> Use:
     """Return what the node predicts that prod work does not use of what it asked for.
 
@@ -119,6 +131,5 @@ def _total(uses: list[Use]) -> Use:
     return Use(sum(use.cpu or 0 for use in uses), sum(use.memory or 0 for use in uses))
 
 
-def millicores(used: float | None) -> int | None:
-    """Return a measured use as whole thousandths of a core, rounded up."""
-    return None if used is None else math.ceil(used)
+def _up(amount: float | None) -> int | None:
+    return None if amount is None else math.ceil(amount)

@@ -2,11 +2,28 @@
 
 import ipaddress
 import pathlib
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
 
-from cotenant.node import errors, sending
+from cotenant.kube import errors
+
+OPTIONS = [
+    ("grpc.keepalive_time_ms", 20_000),
+    # The caller's own back-off is the only one: gRPC's would outlive the channel in its shared pool, and grow to two
+    # minutes.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 500),
+]
+
+OpenChannel = Callable[[str], grpc.aio.Channel]
+"""Opens a connection to ``HOST:PORT``."""
+
+
+def open_plaintext(address: str) -> grpc.aio.Channel:
+    """Return a channel without TLS, for loopback."""
+    return grpc.aio.insecure_channel(address, options=OPTIONS)
 
 
 class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
@@ -24,19 +41,19 @@ class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
         callback((("authorization", f"Bearer {token}"),), None)
 
 
-def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None) -> sending.OpenChannel:
+def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None) -> OpenChannel:
     """Return what opens a channel to an address.
 
     Without a certificate authority it is plaintext, which :func:`check` allows on loopback only.
 
-    :raises BadSettings: if the authority's file cannot be read.
+    :raises BadConfiguration: if the authority's file cannot be read.
     """
     if ca_file is None:
-        return sending.open_plaintext
+        return open_plaintext
     try:
         credentials = grpc.ssl_channel_credentials(ca_file.read_bytes())
     except OSError as error:
-        raise errors.BadSettings(f"--analyzer-ca {ca_file}: {error.strerror}") from None
+        raise errors.BadConfiguration(f"--analyzer-ca {ca_file}: {error.strerror}") from None
     if token_file is not None:
         token = grpc.metadata_call_credentials(_Token(token_file))
         credentials = grpc.composite_channel_credentials(credentials, token)
@@ -50,11 +67,11 @@ def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None) -> sen
 def check(address: str, ca_file: pathlib.Path | None) -> None:
     """Refuse an address that would be spoken to in plaintext beyond this machine.
 
-    :raises BadSettings: if it would, or it is no HOST:PORT.
+    :raises BadConfiguration: if it would, or it is no HOST:PORT.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise errors.BadSettings(f"--analyzer {address}: write HOST:PORT")
+        raise errors.BadConfiguration(f"--analyzer {address}: write HOST:PORT")
     if ca_file is not None:
         return
     try:
@@ -62,4 +79,4 @@ def check(address: str, ca_file: pathlib.Path | None) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise errors.BadSettings(f"--analyzer {address}: plaintext only on loopback; give --analyzer-ca FILE")
+        raise errors.BadConfiguration(f"--analyzer {address}: plaintext only on loopback; give --analyzer-ca FILE")
