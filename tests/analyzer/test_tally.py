@@ -43,6 +43,13 @@ def test_cpu_is_the_mean_and_memory_the_newest() -> None:
     assert tally.roll() == {}
 
 
+def test_page_cache_is_not_counted_where_the_node_tells_it_apart() -> None:
+    tally = Tally()
+    group = sample.Cgroup(path="kubepods/p", name="d/web", memory_bytes=900, memory_anon_bytes=300)
+    tally.take("n1", taken(group))
+    assert tally.roll()["n1"].pods["d/web"].memory_bytes == 300
+
+
 def test_what_is_not_known_stays_unknown() -> None:
     tally = Tally()
     tally.take("n1", taken(pod("new", None, None), pod("job", 0.5, offline=True), used_ratio=None))

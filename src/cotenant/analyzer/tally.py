@@ -42,7 +42,8 @@ class _NodeSum:
             if online is not None and group.cpu_used_ratio is not None:
                 pod.millicores += group.cpu_used_ratio * online * 1000
                 pod.known += 1
-            memory_bytes = group.memory_bytes
+            anon_bytes = group.memory_anon_bytes
+            memory_bytes = group.memory_bytes if anon_bytes is None else anon_bytes
             if memory_bytes is not None:
                 pod.memory_bytes = memory_bytes
             pod.offline = group.class_ == "offline"

@@ -16,6 +16,15 @@ def command(
     slo_config: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="The ConfigMap with Koordinator's strategies.")
     ] = "koordinator-system/slo-controller-config",
+    analyzer: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Who tells what nodes use; by default who holds its lease.")
+    ] = "",
+    analyzer_ca: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Who signed its certificate; needed beyond loopback.")
+    ] = None,
+    token_file: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Token for it; else the service account's.")
+    ] = None,
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -23,18 +32,20 @@ def command(
     import asyncio
     import logging
 
-    from cotenant.cli import printing
+    from cotenant.cli import printing, service_account
+    from cotenant.kube.channel import Peer
     from cotenant.manager import controller, program
 
     place = slo_config.split("/")
     if len(place) != 2 or not all(place):
         raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
+    peer = Peer(address=analyzer, ca_file=analyzer_ca, token_file=token_file or service_account.file("token"))
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     settings = program.Settings(
         listen=listen,
         kubeconfig=kubeconfig,
         namespace=namespace,
-        parts=controller.Settings(slo_config=controller.Place(*place)),
+        parts=controller.Settings(slo_config=controller.Place(*place), analyzer=peer),
     )
 
     def started(url: str) -> None:

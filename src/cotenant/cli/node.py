@@ -7,7 +7,6 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 File = pathlib.Path | None
 
 
@@ -48,7 +47,7 @@ def command(
     """Sample this node, send samples to the analyzer, and hold offline pods back as the NodeSLO says."""
     import asyncio
 
-    from cotenant.cli import logs, periods
+    from cotenant.cli import logs, periods, service_account
     from cotenant.node import program
     from cotenant.node.kubelet import Settings
 
@@ -56,7 +55,7 @@ def command(
     name = name or os.environ.get("NODE_NAME", "")
     if not name:
         raise typer.BadParameter("give the Node's name, or set NODE_NAME", param_hint="--node")
-    token = token_file or _if_there(SERVICE_ACCOUNT / "token")
+    token = token_file or service_account.file("token")
     settings = program.Settings(
         name=name,
         mode=_one_of(mode, "mode"),
@@ -64,7 +63,7 @@ def command(
         kubelet=Settings(
             kubelet,
             token,
-            kubelet_ca or _if_there(SERVICE_ACCOUNT / "ca.crt"),
+            kubelet_ca or service_account.file("ca.crt"),
             kubelet_insecure_tls,
             preemptable_is_offline,
         ),
@@ -93,10 +92,6 @@ def _one_of(word: str, option: str) -> Any:
     if word not in known:
         raise typer.BadParameter(f"{word!r} is none of {', '.join(known)}", param_hint=f"--{option}")
     return word
-
-
-def _if_there(path: pathlib.Path) -> File:
-    return path if path.exists() else None
 
 
 def _say(line: str) -> None:

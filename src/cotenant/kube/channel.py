@@ -1,5 +1,6 @@
 """The connection to the analyzer: TLS with a ServiceAccount's token, or plaintext on loopback."""
 
+import dataclasses
 import ipaddress
 import pathlib
 from collections.abc import Callable
@@ -24,6 +25,18 @@ OpenChannel = Callable[[str], grpc.aio.Channel]
 def open_plaintext(address: str) -> grpc.aio.Channel:
     """Return a channel without TLS, for loopback."""
     return grpc.aio.insecure_channel(address, options=OPTIONS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Where another program of ours is, and how to be let in."""
+
+    address: str = ""
+    """``HOST:PORT`` of any replica; empty: the holder of its lease."""
+    ca_file: pathlib.Path | None = None
+    """Who signed its certificate; None: plaintext, on loopback only."""
+    token_file: pathlib.Path | None = None
+    """A ServiceAccount's token."""
 
 
 class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]

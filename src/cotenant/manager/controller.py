@@ -10,6 +10,7 @@ from typing import Protocol
 
 import prometheus_client
 
+from cotenant.kube.channel import Peer
 from cotenant.kube.client import Client
 from cotenant.manager.observing import Observed
 from cotenant.manager.slo.state import SloState
@@ -36,6 +37,8 @@ class Settings:
 
     slo_config: Place = Place("koordinator-system", "slo-controller-config")
     """Koordinator's ConfigMap."""
+    analyzer: Peer = dataclasses.field(default_factory=Peer)
+    """Who tells what nodes use."""
 
 
 class Readiness:

@@ -17,6 +17,7 @@ from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.manager import controller, server
 from cotenant.manager.observing import Observed
+from cotenant.manager.overcommit.controller import Overcommit
 from cotenant.manager.slo.following import SloConfigFollower
 from cotenant.manager.slo.state import SloState
 from cotenant.units.clock import SystemClock
@@ -29,7 +30,7 @@ PAUSE_SECONDS = 2.0
 
 Make = Callable[[], controller.Controller]
 
-CONTROLLERS: tuple[Make, ...] = (SloConfigFollower,)
+CONTROLLERS: tuple[Make, ...] = (SloConfigFollower, Overcommit)
 """Run on the leader. One line each: the class."""
 SERVERS: tuple[Make, ...] = ()
 """Run on every replica. One line each: the class."""

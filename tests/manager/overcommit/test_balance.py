@@ -67,6 +67,11 @@ def test_a_pod_without_a_metric_counts_once_by_its_request(policy: str) -> None:
     assert balanced([pod("web", 16_000)], use, cpuCalculatePolicy=policy)[CPU] == 60_000 - 16_000
 
 
+def test_a_pod_that_does_not_run_yet_is_no_part_of_what_is_used() -> None:
+    pending = pod("web", 16_000, running_since=None)
+    assert balanced([pending], measured(Use(10_000, 0)))[CPU] == 60_000 - 10_000 - 16_000
+
+
 def test_what_pods_without_a_metric_use_beyond_their_requests_is_not_lost() -> None:
     use = measured(Use(20_000, 0))
     assert balanced([pod("web", 16_000)], use)[CPU] == 60_000 - 20_000
@@ -171,7 +176,7 @@ def test_what_is_promised_never_touches_what_is_in_use(
     use = measured(Use(total, 0), **{name: used(amount, offline=name in offline) for name, amount in uses.items()})
     value = balanced(pods, use, cpuCalculatePolicy=policy)[CPU]
     assert 0 <= value <= 60_000
-    unmeasured_offline = sum(asked[name][0] for name in offline if name not in uses)
+    unmeasured_offline = sum(asked[name][0] for name in offline if name not in uses and asked[name][2])
     in_use = total - sum(amount for name, amount in uses.items() if name in offline) - unmeasured_offline
     if policy != "request":
         assert value == 0 or value + in_use <= 60_000

@@ -12,8 +12,9 @@ from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.kube.backoff import Backoff
+from cotenant.kube.channel import Peer
 from cotenant.kube.client import Client
-from cotenant.manager.overcommit.feed import Analyzer, Feed
+from cotenant.manager.overcommit.feed import Feed
 from cotenant.model import sample
 from cotenant.units.clock import ManualClock
 
@@ -63,7 +64,9 @@ async def start(client: Client) -> AsyncIterator[Callable[[str], Feed]]:  # noqa
     tasks = []
 
     def run(address: str) -> Feed:
-        feed = Feed(client, "cotenant-system", ManualClock(), Analyzer(address=address), Backoff(0.01, 0.05))
+        feed = Feed(
+            client, "cotenant-system", ManualClock(), analyzer=Peer(address=address), backoff=Backoff(0.01, 0.05)
+        )
         tasks.append(asyncio.create_task(feed.run()))
         return feed
 
@@ -81,7 +84,6 @@ async def test_what_nodes_use_comes_table_by_table(start: Callable[[str], Feed])
         for number in range(receiving.NODES_PER_MESSAGE + 1):  # more than one message holds
             analyzers.fleet.hear(f"n{number}", [sampled(f"n{number}", 1.0)])
         await until(lambda: len(feed.rows) > receiving.NODES_PER_MESSAGE)
-        assert feed.news.is_set()
         row = feed.rows["n7"].row
         assert (row.cpu_millicores, row.pods["d/web"].cpu_millicores) == (2000.0, 1000.0)
         tables = feed.tables

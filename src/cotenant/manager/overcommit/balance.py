@@ -55,7 +55,8 @@ def of(node: NodeFacts, pods: Sequence[PodFacts], use: Consumption, strategy: St
 
 def system_used(pods: Iterable[PodFacts], use: Consumption, resource: names.Resource) -> int | None:
     """Return what everything uses that is neither a pod nor offline work outside Kubernetes; None where unknown."""
-    unmeasured = sum(pod.request[resource] for pod in pods if _used(use, pod.key, resource) is None)
+    running = (pod for pod in pods if pod.running_since is not None)
+    unmeasured = sum(pod.request[resource] for pod in running if _used(use, pod.key, resource) is None)
     system = use.system_use(resource, unmeasured)
     return None if system is None else system + (use.host_high_priority.of(resource) or 0)
 

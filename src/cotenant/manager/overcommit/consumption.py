@@ -55,8 +55,8 @@ class Consumption:
     def system_use(self, resource: names.Resource, unmeasured: int) -> int | None:
         """Return what the system uses; None where that cannot be told.
 
-        Where it is the rest, what pods without a metric may use (``unmeasured``) is in it, and is theirs, not the
-        system's: they are counted by their requests.
+        Where it is the rest, what running pods without a metric may use (``unmeasured``) is in it, and is theirs, not
+        the system's: they are counted by their requests.
         """
         stated = self.system.of(resource) if self.system is not None else None
         if stated is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-import pathlib
+from collections.abc import Callable
 
 import grpc
 import grpc.aio
@@ -33,18 +33,6 @@ class Told:
     at: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Analyzer:
-    """Where the analyzer is and how to be let in."""
-
-    address: str = ""
-    """``HOST:PORT`` of any replica; empty: the holder of the lease."""
-    ca_file: pathlib.Path | None = None
-    """Who signed its certificate; None: plaintext, on loopback only."""
-    token_file: pathlib.Path | None = None
-    """A ServiceAccount's token."""
-
-
 class Feed:
     """Reads the table until cancelled. A leader is found by its lease, whose holder ends in its address."""
 
@@ -53,18 +41,18 @@ class Feed:
         client: Client,
         namespace: str,
         clock: Clock,
-        analyzer: Analyzer | None = None,
+        touch: Callable[[str], None] = lambda node: None,
+        analyzer: channel.Peer | None = None,
         backoff: Backoff | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._clock = clock
-        self._analyzer = analyzer or Analyzer()
+        self._touch = touch
+        self._analyzer = analyzer or channel.Peer()
         self._backoff = backoff or Backoff(0.5, 15.0)
         self._leader = ""
         self.rows: dict[str, Told] = {}
-        self.news = asyncio.Event()
-        """Set when rows came in; whoever works on them clears it."""
         self.heard_at: float | None = None
         self.tables = 0
         self.failures = 0
@@ -127,5 +115,5 @@ class Feed:
             except MALFORMED as error:
                 self.malformed += 1
                 _log.warning("usage of node %s: %s", entry.node, error)
-        if table.nodes:
-            self.news.set()
+                continue
+            self._touch(entry.node)
