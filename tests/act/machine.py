@@ -15,8 +15,7 @@ from cotenant.act.draft import Plan
 from cotenant.kernel import paths, snapshot, topology
 from cotenant.kernel.priority import probing
 from cotenant.model import node as nodes
-from cotenant.model import pod as pods
-from cotenant.model import policy
+from cotenant.model import pod_list, policy
 from cotenant.model.priority import PriorityInterface
 from cotenant.model.snapshot import Controller, Hierarchy, Snapshot
 from cotenant.units.plan import PlanItem
@@ -185,7 +184,7 @@ class Machine:
             here = nodes.decode_node(node, "node", here)
         if nrt is not None:
             cpus = nodes.decode_topology(nrt, "nrt", cpus)
-        listed = pods.decode(json.dumps({"items": self.listed}))
+        listed = pod_list.decode(json.dumps({"items": self.listed}))
         return Snapshot(
             **snapshot.assemble(DoubleFiles(self), mounted, listed),
             topology=cpus,

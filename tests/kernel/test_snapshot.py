@@ -6,7 +6,7 @@ from tests.kernel.tree import Tree
 
 from cotenant.kernel import snapshot, topology
 from cotenant.kernel.priority import probing
-from cotenant.model import pod
+from cotenant.model import pod, pod_list
 from cotenant.model.node import Cpu, Node, Topology
 from cotenant.model.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ ID = "c" * 64
 def pods(container: str = f"containerd://{ID}") -> tuple[pod.Pod, ...]:
     status = {"qosClass": "BestEffort", "containerStatuses": [{"name": "c", "containerID": container}]}
     listed = {"metadata": {"name": "p", "uid": UID}, "spec": {"containers": [{"name": "c"}]}, "status": status}
-    return pod.decode(json.dumps({"items": [listed]}))
+    return pod_list.decode(json.dumps({"items": [listed]}))
 
 
 def look(tree: Tree, listed: tuple[pod.Pod, ...]) -> Snapshot:

@@ -4,13 +4,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.model import pod
+from cotenant.model import pod, pod_list
 
 
 def one(**changes: Any) -> pod.Pod:
     metadata = {"name": "p", "namespace": "ns", "uid": "u1", **changes.pop("metadata", {})}
     listed = {"items": [{"metadata": metadata, "spec": {"containers": [], **changes.pop("spec", {})}, **changes}]}
-    return pod.decode(msgspec.json.encode(listed))[0]
+    return pod_list.decode(msgspec.json.encode(listed))[0]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_resource_status() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"items":[{"metadata":{}}]}', '{"items":7}'])
 def test_what_is_no_list_of_pods_is_refused(text: str) -> None:
-    with pytest.raises(pod.BadPods, match="PodList"):
-        pod.decode(text)
+    with pytest.raises(pod_list.BadPods, match="PodList"):
+        pod_list.decode(text)
 
 
 def test_a_quantity_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(pod.BadPods, match="ns/p"):
+    with pytest.raises(pod_list.BadPods, match="ns/p"):
         one(spec={"containers": [{"name": "a", "resources": {"requests": {"cpu": "one"}}}]})

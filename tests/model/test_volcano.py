@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
-from cotenant.model import pod
+from cotenant.model import pod, pod_list
 
 
 def read(annotations: dict[str, str], labels: dict[str, str] | None = None, **how: Any) -> pod.Pod:
     metadata = {"name": "p", "uid": "u", "annotations": annotations, "labels": labels or {}}
-    (found,) = pod.decode(json.dumps({"items": [{"metadata": metadata}]}), **how)
+    (found,) = pod_list.decode(json.dumps({"items": [{"metadata": metadata}]}), **how)
     return found
 
 

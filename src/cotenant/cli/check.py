@@ -66,13 +66,13 @@ def _interface(name: str | None) -> InterfaceName | None:
 
 
 def _identity_use(file: str) -> Any:
-    from cotenant.model import identity_use, pod
+    from cotenant.model import identity_use, pod_list
 
     try:
         text = pathlib.Path(file).read_bytes()
     except OSError as error:
         raise BadRequest(f"--workloads {file}: {error.strerror}; give a v1 PodList in JSON") from None
-    return identity_use.of(pod.decode(text, file))
+    return identity_use.of(pod_list.decode(text, file))
 
 
 def _print_report(found: check.Report) -> None:

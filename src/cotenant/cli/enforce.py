@@ -83,7 +83,7 @@ def _look(
     from cotenant.kernel import snapshot, topology
     from cotenant.kernel.priority import probing
     from cotenant.model import node as nodes
-    from cotenant.model import pod
+    from cotenant.model import pod_list
     from cotenant.model.priority import NAMES
 
     names = {name: name for name in NAMES}
@@ -104,7 +104,7 @@ def _look(
         here = nodes.with_topology_annotations(here, described, str(nrt))
     return snapshot.read(
         root,
-        pod.decode(inputs.read(pods), str(pods)),
+        pod_list.decode(inputs.read(pods), str(pods)),
         found,
         cpus,
         here,

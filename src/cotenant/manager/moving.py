@@ -10,7 +10,7 @@ from cotenant.act import moving
 from cotenant.kube import errors
 from cotenant.kube.client import PODS, REPORTS, Client, Resource
 from cotenant.model import pod as pods
-from cotenant.model import policy
+from cotenant.model import pod_list, policy
 from cotenant.model.priority import NAMES, InterfaceName
 
 NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
@@ -80,7 +80,7 @@ async def _pods(client: Client) -> dict[str, tuple[pods.Pod, ...]]:
     async for item in _items(client, PODS):
         by_node.setdefault(str((item.get("spec") or {}).get("nodeName") or ""), []).append(item)
     return {
-        node: pods.decode(msgspec.json.encode({"items": items}), f"the pods of node {node}")
+        node: pod_list.decode(msgspec.json.encode({"items": items}), f"the pods of node {node}")
         for node, items in by_node.items()
         if node
     }

@@ -1,7 +1,6 @@
-"""Pods as the node sees them: from the kubelet's ``/pods`` (a v1 PodList), only the fields that decide something here.
+"""Pods as the node sees them: only the fields that decide something here, and what Koordinator's words for them mean.
 
-Koordinator's labels, annotations and extended resources are parsed once, when the pod is read. What is malformed
-counts as absent and is named in :attr:`Pod.problems`: a typing error in one annotation never ends a tick.
+How a PodList becomes these is in :mod:`cotenant.model.pod_list`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cotenant.model import volcano
-from cotenant.units import errors, quantity
+from cotenant.units import quantity
 from cotenant.units.malformed import MALFORMED
 
 KubeQos = Literal["Guaranteed", "Burstable", "BestEffort"]
@@ -36,11 +34,8 @@ BATCH_CPU = ("kubernetes.io/batch-cpu", "koordinator.sh/batch-cpu")
 BATCH_MEMORY = ("kubernetes.io/batch-memory", "koordinator.sh/batch-memory")
 MID_CPU = ("kubernetes.io/mid-cpu",)
 MID_MEMORY = ("kubernetes.io/mid-memory",)
-_EXTENDED = frozenset({*BATCH_CPU, *BATCH_MEMORY, *MID_CPU, *MID_MEMORY})
-"""What the annotation of extended resources may speak of: the native resources are the API server's to check."""
 
 _QOS_CLASSES: dict[str, QosClass] = {"LSE": "LSE", "LSR": "LSR", "LS": "LS", "BE": "BE", "SYSTEM": "SYSTEM"}
-_KUBE_QOS: dict[str, KubeQos] = {"Guaranteed": "Guaranteed", "Burstable": "Burstable", "BestEffort": "BestEffort"}
 _BANDS: tuple[tuple[int, int, PriorityBand], ...] = (
     (9000, 9999, "prod"),
     (7000, 7999, "mid"),
@@ -49,13 +44,6 @@ _BANDS: tuple[tuple[int, int, PriorityBand], ...] = (
 )
 SYSTEM_CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
-
-
-_REMEDY = "give a v1 PodList as the kubelet's /pods returns it"
-
-
-class BadPods(errors.CotenantError):
-    """The file is not a v1 PodList."""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,177 +209,6 @@ def band_of(priority: int | None) -> PriorityBand | None:
     return next((band for low, high, band in _BANDS if low <= priority <= high), None)
 
 
-def decode(text: bytes | str, place: str = "PodList", *, preemptable_is_offline: bool = False) -> tuple[Pod, ...]:
-    """Return the pods of a v1 PodList in JSON. ``preemptable_is_offline``: as rubik takes it.
-
-    :raises BadPods: if it is not JSON, not a list of pods, or a pod lacks its name, uid or a valid quantity.
-    """
-    try:
-        listed = msgspec.json.decode(text, type=_PodList)
-    except MALFORMED as error:
-        raise BadPods(f"{place}: {error}; {_REMEDY}") from None
-    if listed.kind not in ("PodList", "List", None) or (listed.kind is None and listed.items is None):
-        raise BadPods(f"{place}: kind is {listed.kind or 'not given'}; {_REMEDY}")
-    return tuple(_pod(item, place, preemptable_is_offline) for item in listed.items or ())
-
-
-class _Resources(msgspec.Struct):
-    requests: dict[str, str | int | float] | None = None
-    limits: dict[str, str | int | float] | None = None
-
-
-class _Container(msgspec.Struct, rename="camel"):
-    name: str
-    resources: _Resources | None = None
-    restart_policy: str | None = None
-
-
-class _Status(msgspec.Struct, rename={"container_id": "containerID"}):
-    name: str
-    container_id: str | None = None
-    state: dict[str, Any] | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    uid: str
-    namespace: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    priority: int | None = None
-    priority_class_name: str | None = None
-    resources: _Resources | None = None
-
-
-class _PodStatus(msgspec.Struct, rename="camel"):
-    phase: str | None = None
-    qos_class: str | None = None
-    container_statuses: list[_Status] | None = None
-    init_container_statuses: list[_Status] | None = None
-
-
-class _Pod(msgspec.Struct, rename={"given_spec": "spec", "given_status": "status"}):
-    metadata: _Metadata
-    given_spec: _Spec | None = None
-    given_status: _PodStatus | None = None
-
-    @property
-    def spec(self) -> _Spec:
-        return self.given_spec or _Spec()
-
-    @property
-    def status(self) -> _PodStatus:
-        return self.given_status or _PodStatus()
-
-
-class _PodList(msgspec.Struct):
-    kind: str | None = None
-    items: list[_Pod] | None = None
-
-
-def _pod(wire: _Pod, place: str, preemptable_is_offline: bool) -> Pod:
-    annotations = wire.metadata.annotations or {}
-    problems: list[str] = []
-    extended = _object(annotations, EXTENDED_RESOURCE_SPEC_ANNOTATION, problems).get("containers")
-    containers = _containers(wire, extended if isinstance(extended, dict) else {}, problems)
-    pod = Pod(
-        namespace=wire.metadata.namespace or "default",
-        name=wire.metadata.name,
-        uid=_cgroup_uid(wire.metadata.uid, annotations),
-        kube_qos=_kube_qos(wire),
-        labels=wire.metadata.labels or {},
-        annotations=annotations,
-        priority=wire.spec.priority,
-        priority_class_name=wire.spec.priority_class_name or "",
-        phase=wire.status.phase or "",
-        terminating=wire.metadata.deletion_timestamp is not None,
-        containers=containers,
-        resource_status=_resource_status(_object(annotations, RESOURCE_STATUS_ANNOTATION, problems)),
-        cpu_qos=_object(annotations, CPU_QOS_ANNOTATION, problems),
-        cpu_burst=_object(annotations, CPU_BURST_ANNOTATION, problems),
-        memory_qos=_object(annotations, MEMORY_QOS_ANNOTATION, problems),
-        blkio_qos=_object(annotations, BLKIO_QOS_ANNOTATION, problems),
-        annotated_qos=volcano.qos_of(annotations, preemptable_is_offline),
-        has_extended_spec=any(
-            name in container.requests or name in container.limits
-            for container in containers
-            for name in BATCH_CPU + BATCH_MEMORY
-        ),
-        problems=tuple(problems),
-    )
-    try:
-        for container in containers:
-            for value in (*container.requests.values(), *container.limits.values()):
-                quantity.parse(value)
-    except quantity.BadQuantity as error:
-        raise BadPods(f"{place}: pod {pod.key}: {error}") from None
-    return pod
-
-
-def _containers(wire: _Pod, extended: Mapping[str, Any], problems: list[str]) -> tuple[Container, ...]:
-    statuses = {
-        status.name: status
-        for status in (*(wire.status.init_container_statuses or ()), *(wire.status.container_statuses or ()))
-    }
-    sidecars = [c for c in wire.spec.init_containers or () if c.restart_policy == "Always"]
-    found = [(c, True) for c in sidecars] + [(c, False) for c in wire.spec.containers or ()]
-    return tuple(_container(c, sidecar, statuses.get(c.name), extended.get(c.name), problems) for c, sidecar in found)
-
-
-def _container(
-    wire: _Container, sidecar: bool, status: _Status | None, extended: Any, problems: list[str]
-) -> Container:
-    resources = wire.resources or _Resources()
-    added = extended if isinstance(extended, dict) else {}
-    return Container(
-        name=wire.name,
-        container_id=(status.container_id or "").rpartition("//")[2] or None if status else None,
-        running=bool(status and status.state and "running" in status.state),
-        sidecar=sidecar,
-        requests=_texts(resources.requests) | _extended(added.get("requests"), problems),
-        limits=_texts(resources.limits) | _extended(added.get("limits"), problems),
-    )
-
-
-def _texts(values: Any) -> dict[str, str]:
-    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
-
-
-def _extended(values: Any, problems: list[str]) -> dict[str, str]:
-    """Return the extended resources in the annotation; what is none, or no amount, is left out and noted."""
-    found = {}
-    for name, value in _texts(values).items():
-        try:
-            valid = name in _EXTENDED and quantity.parse(value) >= 0
-        except quantity.BadQuantity:
-            valid = False
-        if valid:
-            found[name] = value
-        else:
-            problems.append(f"annotation {EXTENDED_RESOURCE_SPEC_ANNOTATION}: {name[:80]} {value[:40]!r}: left out")
-    return found
-
-
-def _cgroup_uid(uid: str, annotations: Mapping[str, str]) -> str:
-    """Return the uid in the name of the pod's cgroup: a mirror of a static pod carries it as an annotation."""
-    return annotations.get("kubernetes.io/config.mirror") or uid
-
-
-def _kube_qos(wire: _Pod) -> KubeQos:
-    stated = _KUBE_QOS.get(wire.status.qos_class or "")
-    if stated:
-        return stated
-    containers = [*(wire.spec.init_containers or ()), *(wire.spec.containers or ())]
-    resources = [wire.spec.resources] if wire.spec.resources else [c.resources or _Resources() for c in containers]
-    return kube_qos([(r.requests or {}, r.limits or {}) for r in resources])
-
-
 Quantities = Mapping[str, str | int | float]
 
 
@@ -414,15 +231,15 @@ def _nonzero(value: str | int | float | None) -> Any:
     try:
         return quantity.parse(value) or None
     except quantity.BadQuantity:
-        return None  # _pod names it when it reads the quantities themselves
+        return None  # named when the pod is read
 
 
 def resource_status_of(annotations: Mapping[str, str]) -> ResourceStatus:
     """Return what a pod's annotation says that it is bound to; nothing where there is none or it is malformed."""
-    return _resource_status(_object(annotations, RESOURCE_STATUS_ANNOTATION, []))
+    return read_resource_status(annotated_object(annotations, RESOURCE_STATUS_ANNOTATION, []))
 
 
-def _resource_status(status: Mapping[str, Any]) -> ResourceStatus:
+def read_resource_status(status: Mapping[str, Any]) -> ResourceStatus:
     cpuset = status.get("cpuset")
     listed = status.get("numaNodeResources")
     nodes = [entry.get("node", 0) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
@@ -432,7 +249,7 @@ def _resource_status(status: Mapping[str, Any]) -> ResourceStatus:
     )
 
 
-def _object(annotations: Mapping[str, str], name: str, problems: list[str]) -> Mapping[str, Any]:
+def annotated_object(annotations: Mapping[str, str], name: str, problems: list[str]) -> Mapping[str, Any]:
     """Return the JSON object in an annotation; empty when it is missing or malformed, which is noted."""
     text = annotations.get(name)
     if text is None:

@@ -9,7 +9,7 @@ import pathlib
 import ssl
 import urllib.parse
 
-from cotenant.model import pod
+from cotenant.model import pod, pod_list
 from cotenant.node import errors
 from cotenant.units import clock as clocks
 
@@ -57,12 +57,12 @@ class Kubelet:
             self.close()
             raise errors.KubeletUnreachable(f"{self._settings.url}/pods: {error or type(error).__name__}") from None
         try:
-            return pod.decode(
+            return pod_list.decode(
                 body,
                 f"{self._settings.url}/pods",
                 preemptable_is_offline=self._settings.preemptable_is_offline,
             )
-        except pod.BadPods as error:
+        except pod_list.BadPods as error:
             raise errors.KubeletUnreachable(str(error)) from None
 
     def close(self) -> None:

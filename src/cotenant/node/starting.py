@@ -7,7 +7,8 @@ import msgspec
 from cotenant.act import batch_resources, cgroup, cpu_burst, cpu_suppress, cpuset, planning
 from cotenant.act.draft import Draft, merge
 from cotenant.kernel import enforcing
-from cotenant.model.pod import BATCH_CPU, KubeQos, Pod, decode
+from cotenant.model.pod import BATCH_CPU, KubeQos, Pod
+from cotenant.model.pod_list import decode
 from cotenant.model.policy import NodeSlo
 from cotenant.model.snapshot import PodGroup, Snapshot
 from cotenant.node import nri
