@@ -14,11 +14,16 @@ import kernel_pages
 import policy_pages
 import protobuf
 from cotenant.api import crd
+from cotenant.api.koordinator import kinds
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FILES: dict[str, Callable[[], str]] = {
     f"charts/cotenant/crds/{kind.plural}.yaml": functools.partial(crd.render, kind) for kind in crd.KINDS.values()
+}
+FILES |= {
+    f"charts/cotenant/koordinator/{kind.plural}.yaml": functools.partial(crd.render, kind)
+    for kind in kinds.KINDS.values()
 }
 FILES["docs/signals.md"] = detection_pages.signals_page
 FILES["docs/detections.md"] = detection_pages.detections_page

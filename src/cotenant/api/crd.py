@@ -12,6 +12,9 @@ from cotenant.detect import rules
 
 Definition = dict[str, Any]
 
+OURS = ("app.kubernetes.io/part-of", "cotenant")
+"""Label of definitions in the groups of others that we made: only those are ever changed."""
+
 
 class RuleStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What the analyzer made of the rules. Rules that are not valid leave the last good ones in force."""
@@ -32,22 +35,30 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind: its names, its spec and status, its columns, and CEL rules over the whole object."""
+    """One kind: its names, its fields, its columns, and CEL rules over the whole object.
+
+    ``fields`` are those of the object beside its metadata, usually ``spec`` and ``status``; that is then a subresource.
+    """
 
     kind: str
     plural: str
     short: str
     description: str
-    spec: type
-    status: type
-    columns: tuple[Column, ...]
-    checks: Mapping[str, str]
+    fields: Mapping[str, Any]
+    columns: tuple[Column, ...] = ()
+    checks: Mapping[str, str] = dataclasses.field(default_factory=dict)
     spec_required: bool = False
+    group: str = report.GROUP
+    version: str = report.VERSION
+    traits: schema.Traits | None = None
+    """What the types cannot say; that of our own kinds by default."""
+    approved: str = ""
+    """Where the API was reviewed; Kubernetes asks for it in its own groups."""
 
     @property
     def name(self) -> str:
         """The name of the definition."""
-        return f"{self.plural}.{report.GROUP}"
+        return f"{self.plural}.{self.group}"
 
 
 REPORT = Kind(
@@ -55,8 +66,7 @@ REPORT = Kind(
     plural=report.PLURAL,
     short="nir",
     description=" ".join((report.NodeInterferenceReport.__doc__ or "").split()),
-    spec=report.ReportSpec,
-    status=report.ReportStatus,
+    fields={"spec": report.ReportSpec, "status": report.ReportStatus},
     columns=(
         Column("Level", ".status.interferenceLevel", "number"),
         Column("Bucket", ".status.bucket"),
@@ -79,8 +89,7 @@ RULES = Kind(
     plural="detectionruleconfigs",
     short="drc",
     description="How interference is detected on the nodes that it selects. What it leaves out is the preset's.",
-    spec=rules.Rules,
-    status=RuleStatus,
+    fields={"spec": rules.Rules, "status": RuleStatus},
     columns=(
         Column("Preset", ".spec.preset"),
         Column("Valid", ".status.conditions[?(@.type=='Valid')].status"),
@@ -100,8 +109,7 @@ ROLLOUT = Kind(
     plural=rollout.PLURAL,
     short="crl",
     description=" ".join((rollout.ColocationRollout.__doc__ or "").split()),
-    spec=rollout.Spec,
-    status=rollout.Status,
+    fields={"spec": rollout.Spec, "status": rollout.Status},
     columns=(
         Column("Phase", ".status.phase"),
         Column("Stage", ".status.stage"),
@@ -164,38 +172,42 @@ _TRAITS = schema.Traits(
 
 def definition(kind: Kind) -> Definition:
     """Return the CustomResourceDefinition of a kind."""
-    generator = schema.Generator(_TRAITS)
+    generator = schema.Generator(kind.traits or _TRAITS)
     properties: Definition = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
-        "spec": generator.of(kind.spec),
-        "status": generator.of(kind.status),
+        **{name: generator.of(field) for name, field in kind.fields.items()},
     }
     whole: Definition = {"type": "object", "description": kind.description, "properties": properties}
     if kind.spec_required:
         whole["required"] = ["spec"]
-    whole["x-kubernetes-validations"] = schema.validations(kind.checks)
-    version = {
-        "name": report.VERSION,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [_column(column) for column in kind.columns],
-        "schema": {"openAPIV3Schema": whole},
-    }
-    names = {
+    if kind.checks:
+        whole["x-kubernetes-validations"] = schema.validations(kind.checks)
+    version: Definition = {"name": kind.version, "served": True, "storage": True}
+    if "status" in kind.fields:
+        version["subresources"] = {"status": {}}
+    if kind.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
+    version["schema"] = {"openAPIV3Schema": whole}
+    names: Definition = {
         "kind": kind.kind,
         "listKind": f"{kind.kind}List",
         "plural": kind.plural,
         "singular": kind.kind.lower(),
-        "shortNames": [kind.short],
     }
+    if kind.short:
+        names["shortNames"] = [kind.short]
+    metadata: Definition = {"name": kind.name}
+    if kind.group != report.GROUP:
+        metadata["labels"] = {OURS[0]: OURS[1]}
+    if kind.approved:
+        metadata["annotations"] = {"api-approved.kubernetes.io": kind.approved}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.name},
-        "spec": {"group": report.GROUP, "names": names, "scope": "Cluster", "versions": [version]},
+        "metadata": metadata,
+        "spec": {"group": kind.group, "names": names, "scope": "Cluster", "versions": [version]},
     }
 
 

@@ -21,12 +21,14 @@ Schema = dict[str, Any]
 @dataclasses.dataclass(frozen=True, slots=True)
 class Traits:
     """What types cannot say. ``list_keys``: the field that identifies an item, by item type; ``max_items`` likewise;
-    ``validations``: CEL rules (rule → message), by type; ``formats``: a format by field name."""
+    ``validations``: CEL rules (rule → message), by type; ``formats``: a format by field name; ``is_open``: fields that
+    a struct does not know are kept, because the kind is others' and grows."""
 
     list_keys: Mapping[type, str] = dataclasses.field(default_factory=dict)
     max_items: Mapping[type, int] = dataclasses.field(default_factory=dict)
     validations: Mapping[type, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     formats: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_open: bool = False
 
 
 class Generator:
@@ -76,6 +78,8 @@ class Generator:
     def _union(self, arguments: tuple[Any, ...]) -> Schema:
         """An absent value is how None is written; more than one other type is left open."""
         others = [argument for argument in arguments if argument is not types.NoneType]
+        if set(others) == {int, str}:
+            return {"x-kubernetes-int-or-string": True}
         return self.of(others[0]) if len(others) == 1 else {"x-kubernetes-preserve-unknown-fields": True}
 
     def _list(self, item: Any) -> Schema:
@@ -94,7 +98,8 @@ class Generator:
         if value is Any:
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         if typing.get_origin(key) is Literal:
-            return {"type": "object", "properties": {name: self.of(value) for name in typing.get_args(key)}}
+            properties = {name: self.of(value) for name in typing.get_args(key)}
+            return self._opened({"type": "object", "properties": properties})
         # Atomic: who applies the map owns it whole, and managedFields name it once and not each key.
         return {"type": "object", "additionalProperties": self.of(value), "x-kubernetes-map-type": "atomic"}
 
@@ -130,6 +135,11 @@ class Generator:
                 required.append(name)
         return self._object(kind, properties, required)
 
+    def _opened(self, schema: Schema) -> Schema:
+        if self._traits.is_open:
+            schema["x-kubernetes-preserve-unknown-fields"] = True
+        return schema
+
     def _formatted(self, name: str, schema: Schema) -> Schema:
         return schema | {"format": self._traits.formats[name]} if name in self._traits.formats else schema
 
@@ -139,6 +149,7 @@ class Generator:
             schema["description"] = " ".join(kind.__doc__.split())
         if required:
             schema["required"] = required
+        self._opened(schema)
         if kind in self._traits.validations:
             schema["x-kubernetes-validations"] = validations(self._traits.validations[kind])
         return schema

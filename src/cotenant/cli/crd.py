@@ -1,13 +1,19 @@
-"""``cotenant crd``: the definitions of our kinds."""
+"""``cotenant crd``: the definitions of our kinds, and of Koordinator's where a cluster has none."""
 
 import pathlib
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from cotenant.api.crd import Kind
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 KindName = Annotated[list[str] | None, typer.Argument(metavar="[nir|drc|crl]...", help="Which kinds; all by default.")]
+Koordinator = Annotated[
+    bool, typer.Option("--koordinator", help="Koordinator's kinds instead (nodeslos, nodemetrics, ...).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 FIELD_MANAGER = "cotenant-install"
@@ -19,56 +25,73 @@ def group() -> None:
 
 
 @app.command("print")
-def print_(kinds: KindName = None, json: Json = False) -> None:
+def print_(kinds: KindName = None, koordinator: Koordinator = False, json: Json = False) -> None:
     """Print the CustomResourceDefinitions, for kubectl apply -f -."""
     from cotenant.api import crd
     from cotenant.cli import printing
 
-    chosen = _chosen(kinds)
+    chosen = _chosen(kinds, koordinator)
     if json:
-        items = [crd.definition(crd.KINDS[short]) for short in chosen]
+        items = [crd.definition(kind) for kind in chosen]
         printing.print_json({"apiVersion": "v1", "kind": "List", "items": items})
     else:
-        typer.echo("---\n".join(crd.render(crd.KINDS[short]) for short in chosen), nl=False)
+        typer.echo("---\n".join(crd.render(kind) for kind in chosen), nl=False)
 
 
 @app.command()
 def install(
     kinds: KindName = None,
+    koordinator: Koordinator = False,
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Json = False,
 ) -> None:
-    """Create or update the CustomResourceDefinitions in the cluster."""
+    """Create or update the CustomResourceDefinitions in the cluster; Koordinator's own are left as they are."""
     import asyncio
 
     from cotenant.cli import printing
 
-    names = asyncio.run(_install(_chosen(kinds), kubeconfig))
+    installed, left = asyncio.run(_install(_chosen(kinds, koordinator), kubeconfig))
     if json:
-        printing.print_json({"installed": names})
-    else:
-        for name in names:
-            typer.echo(f"installed {name}")
+        printing.print_json({"installed": installed, **({"left": left} if koordinator else {})})
+        return
+    for name in installed:
+        typer.echo(f"installed {name}")
+    for name in left:
+        typer.echo(f"left {name}: it is there already, and not ours")
 
 
-async def _install(chosen: list[str], kubeconfig: pathlib.Path | None) -> list[str]:
-    from cotenant.api import crd
+async def _install(chosen: "list[Kind]", kubeconfig: pathlib.Path | None) -> tuple[list[str], list[str]]:
+    """Return the names that were installed, and those that are others' and were left."""
+    from typing import Any
+
+    from cotenant.api import crd, report
+    from cotenant.kube import errors
     from cotenant.kube.client import DEFINITIONS, Client, load_configuration
 
-    names = []
+    installed: list[str] = []
+    left: list[str] = []
     async with Client(load_configuration(kubeconfig)) as client:
-        for short in chosen:
-            kind = crd.KINDS[short]
-            # Ours by name: another manager's fields there are an older version of us, by kubectl or helm.
+        for kind in chosen:
+            if kind.group != report.GROUP:
+                try:
+                    found = await client.get(DEFINITIONS, kind.name, dict[str, Any])
+                except errors.NotFound:
+                    found = None
+                if found is not None and (found["metadata"].get("labels") or {}).get(crd.OURS[0]) != crd.OURS[1]:
+                    left.append(kind.name)
+                    continue
+            # Ours by name or by label: another manager's fields there are an older version of us, by kubectl or helm.
             await client.apply(DEFINITIONS, kind.name, crd.definition(kind), FIELD_MANAGER, force=True)
-            names.append(kind.name)
-    return names
+            installed.append(kind.name)
+    return installed, left
 
 
-def _chosen(kinds: list[str] | None) -> list[str]:
+def _chosen(names: list[str] | None, koordinator: bool) -> "list[Kind]":
     from cotenant.api import crd
+    from cotenant.api.koordinator import kinds
 
-    unknown = sorted(set(kinds or ()) - set(crd.KINDS))
+    known = kinds.KINDS if koordinator else crd.KINDS
+    unknown = sorted(set(names or ()) - set(known))
     if unknown:
-        raise typer.BadParameter(f"no kind {', '.join(unknown)}: give {' or '.join(crd.KINDS)}")
-    return kinds or list(crd.KINDS)
+        raise typer.BadParameter(f"no kind {', '.join(unknown)}: give {' or '.join(known)}")
+    return [known[name] for name in names or known]
