@@ -59,6 +59,12 @@ async def test_controllers_run_only_where_the_lease_is_held_and_servers_everywhe
     assert (running, answering) == ([], [])
 
 
+def test_every_controller_is_constructed_without_arguments_and_has_a_name() -> None:
+    names = [make().name for make in (*program.CONTROLLERS, *program.SERVERS)]
+    assert len(names) == len(set(names))
+    assert {"slo-config", "node-slo", "node-metric"} <= set(names)
+
+
 async def test_a_term_begins_anew_and_its_metrics_end_with_it(api: Any, client: Client) -> None:
     running: list[str] = []
     manager = made(client, controllers=[lambda: Part(running)])

@@ -25,12 +25,16 @@ def command(
     token_file: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Token for it; else the service account's.")
     ] = None,
+    node_metric: Annotated[
+        str, typer.Option(metavar="auto|always|never", help="When nodes are asked for NodeMetrics: auto while read.")
+    ] = "auto",
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Keep what nodes and pods get in step with what operators wrote."""
     import asyncio
     import logging
+    from typing import get_args
 
     from cotenant.cli import printing, service_account
     from cotenant.kube.channel import Peer
@@ -40,12 +44,18 @@ def command(
     if len(place) != 2 or not all(place):
         raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
     peer = Peer(address=analyzer, ca_file=analyzer_ca, token_file=token_file or service_account.file("token"))
+    if node_metric not in get_args(controller.NodeMetricWhen):
+        raise typer.BadParameter(f"--node-metric {node_metric}: give auto, always or never")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     settings = program.Settings(
         listen=listen,
         kubeconfig=kubeconfig,
         namespace=namespace,
-        parts=controller.Settings(slo_config=controller.Place(*place), analyzer=peer),
+        parts=controller.Settings(
+            slo_config=controller.Place(*place),
+            analyzer=peer,
+            node_metric=node_metric,  # type: ignore[arg-type]
+        ),
     )
 
     def started(url: str) -> None:

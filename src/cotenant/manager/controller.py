@@ -6,7 +6,7 @@ any more.
 """
 
 import dataclasses
-from typing import Protocol
+from typing import Literal, Protocol
 
 import prometheus_client
 
@@ -18,6 +18,9 @@ from cotenant.units.clock import Clock
 
 DEFAULT_NAMESPACE = "cotenant-system"
 FIELD_MANAGER = "cotenant-manager"
+
+
+NodeMetricWhen = Literal["auto", "always", "never"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Settings:
     """Koordinator's ConfigMap."""
     analyzer: Peer = dataclasses.field(default_factory=Peer)
     """Who tells what nodes use."""
+    node_metric: NodeMetricWhen = "auto"
+    """When nodes are asked for NodeMetrics: ``auto`` while somebody reads them."""
 
 
 class Readiness:

@@ -19,6 +19,8 @@ from cotenant.manager import controller, server
 from cotenant.manager.observing import Observed
 from cotenant.manager.overcommit.controller import Overcommit
 from cotenant.manager.slo.following import SloConfigFollower
+from cotenant.manager.slo.node_metric import NodeMetricController
+from cotenant.manager.slo.node_slo import NodeSloController
 from cotenant.manager.slo.state import SloState
 from cotenant.units.clock import SystemClock
 from cotenant.web import serving
@@ -30,7 +32,12 @@ PAUSE_SECONDS = 2.0
 
 Make = Callable[[], controller.Controller]
 
-CONTROLLERS: tuple[Make, ...] = (SloConfigFollower, Overcommit)
+CONTROLLERS: tuple[Make, ...] = (
+    SloConfigFollower,
+    NodeSloController,
+    NodeMetricController,
+    Overcommit,
+)
 """Run on the leader. One line each: the class."""
 SERVERS: tuple[Make, ...] = ()
 """Run on every replica. One line each: the class."""

@@ -106,6 +106,31 @@ async def test_what_the_server_refuses_is_written_later(
     assert "n1" in cluster.objects(NODE_SLOS)
 
 
+async def test_a_field_that_the_kind_does_not_have_is_not_written_again_and_again(
+    cluster: Cluster, controllers: Any
+) -> None:
+    """An older kind prunes what it does not know; what comes back is as good as it gets."""
+    cluster.add_node("n1")
+    pruned = dict(node_slo.rendered(SloConfig(), {}))
+    del pruned["systemStrategy"]
+    cluster.api.put(NODE_SLOS, "n1", spec={})
+
+    def prune(event: dict[str, Any] | None, listed_at: str | None = None) -> None:
+        if listed_at == NODE_SLOS and event is not None:
+            event["object"]["spec"].pop("systemStrategy", None)
+        tell(event, listed_at)
+
+    tell, cluster.api.tell = cluster.api.tell, prune  # type: ignore[method-assign]
+    async with cluster.running(*controllers):
+        await until(lambda: spec(cluster, "n1") == pruned)
+        before = cluster.writes("nodeslos")
+        cluster.add_node("n2")
+        await until(lambda: "n2" in cluster.objects(NODE_SLOS))
+        now = cluster.clock.monotonic()
+        await until(lambda: cluster.clock.monotonic() > now + 10)
+        assert cluster.writes("nodeslos/n1") == before
+
+
 async def test_a_node_that_the_server_still_has_keeps_its_policy(cluster: Cluster, controllers: Any) -> None:
     cluster.add_node("n1")
     async with cluster.running(*controllers):

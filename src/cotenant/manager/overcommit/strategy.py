@@ -52,15 +52,20 @@ class Resolved:
 
 
 def of(config: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]) -> Resolved:
-    """Return the strategy of one node.
-
-    ``config`` is what the ConfigMap says for the node, checked already; the node's annotation goes over it, field by
-    field, and its labels over both.
-    """
+    """Return the strategy of one node; ``config`` is what the ConfigMap says for it, checked already."""
     problems: list[str] = []
+    return Resolved(_strategy(said(config, labels, annotations, problems)), tuple(problems))
+
+
+def said(
+    config: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], problems: list[str]
+) -> dict[str, Any]:
+    """Return all that is said of one node, by Koordinator's names; what is not taken is added to ``problems``.
+
+    The node's annotation goes over the ConfigMap's strategy, field by field, and its labels over both.
+    """
     own = _annotated(annotations, problems)
-    said = {**colocation.DEFAULT_COLOCATION, **config, **own, **_labelled(labels, problems)}
-    return Resolved(_strategy(said), tuple(problems))
+    return {**colocation.DEFAULT_COLOCATION, **config, **own, **_labelled(labels, problems)}
 
 
 def _strategy(said: Mapping[str, Any]) -> Strategy:

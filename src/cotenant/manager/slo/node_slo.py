@@ -52,6 +52,8 @@ class Keeper:
         self._clock = context.clock
         self._state = context.slo
         self._version = 0
+        self._settled: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        """By node: what was written last, and what the API server made of it (a field that its kind does not have)."""
         self.reconciler = Reconciler(NodeSloController.name, self.due, context.clock)
         self.nodes = nodes.Held(self.reconciler.touch)
         self.slos = nodes.Held(self.reconciler.seen)
@@ -74,6 +76,7 @@ class Keeper:
         node: Node | None = self.nodes.objects.get(name)
         found: Mapping[str, Any] | None = self.slos.objects.get(name)
         if node is None:
+            self._settled.pop(name, None)
             return None if found is None else lambda: nodes.delete_orphan(self._client, NODE_SLOS, name)
         labels = node.metadata.labels or {}
         revision = self._state.of(labels)
@@ -84,18 +87,22 @@ class Keeper:
         if found is None:
             body = _body(name, wanted, node, revision.name)
             return lambda: self._client.create(NODE_SLOS, body, dict)
-        spec = api.merged(found.get("spec") or {}, wanted)
+        held = found.get("spec") or {}
+        spec = api.merged(held, wanted)
         said = (found["metadata"].get("annotations") or {}).get(SLO_REVISION)
         # A revision that changes nothing for a node is not worth a write, unless somebody waits to see it there.
-        if spec == (found.get("spec") or {}) and (said == revision.name or not pinned):
+        if (spec == held or self._settled.get(name) == (spec, held)) and (said == revision.name or not pinned):
             return None
         metadata = {
             **found["metadata"],
             "annotations": {**(found["metadata"].get("annotations") or {}), SLO_REVISION: revision.name},
             "ownerReferences": nodes.with_owner(found, node),
         }
-        changed = {**found, "metadata": metadata, "spec": spec}
-        return lambda: self._client.replace(NODE_SLOS, name, changed, dict)
+        return lambda: self._replace(name, {**found, "metadata": metadata, "spec": spec})
+
+    async def _replace(self, name: str, changed: dict[str, Any]) -> None:
+        made = await self._client.replace(NODE_SLOS, name, changed, dict)
+        self._settled[name] = (changed["spec"], made.get("spec") or {})
 
 
 def _body(name: str, spec: Mapping[str, Any], node: Node, revision: str) -> dict[str, Any]:
