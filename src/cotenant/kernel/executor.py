@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from cotenant.kernel import channel, core_cookie, errno_table, holds, journal, lock, paths, rewriter, tasks
+from cotenant.kernel import channel, errno_table, holds, journal, lock, paths, rewriter, task_writes, tasks
 from cotenant.kernel.outcome import EvictCallback, Outcome
 from cotenant.units import contents
 from cotenant.units.clock import Clock, SystemClock
@@ -62,6 +62,7 @@ class Executor:
         self.rewrites = rewriter.Rewrites(self.clock)
         self.writes_total = 0
         """Kernel files written since the start, for a metric: it stands still in a steady state."""
+        self._tasks = task_writes.TaskWrites(root, self.journal)
         self._evict = evict
         self._sleep = sleep
         self._holds = holds.Holds(self.clock)
@@ -166,8 +167,8 @@ class Executor:
             "mkdir": self._mkdir,
             "rmdir": self._rmdir,
             "move_task": self._move_task,
-            "set_policy": self._set_policy,
-            "core_cookie": self._set_cookie,
+            "set_policy": self._tasks.set_policy,
+            "core_cookie": self._tasks.set_cookie,
         }[item.op]
         try:
             return operation(item, commit)
@@ -345,8 +346,6 @@ class Executor:
             key = self.journal.key(path, parent.inode)
             if key not in self.journal.entries:
                 return Outcome(item, "left_out", f"{path}: only groups that cotenant made are removed")
-            if not commit:
-                return Outcome(item, "planned")
             parent.rmdir(name)
             self.journal.undone(key)
         return Outcome(item, "written")
@@ -372,61 +371,6 @@ class Executor:
             self._write_retrying(directory, name, f"{task}\n")
             self.journal.done(key, None)
         return Outcome(item, "written")
-
-    def _task(self, item: PlanItem) -> int:
-        word = os.path.basename(item.path or "")
-        return int(word) if word.isdigit() else 0
-
-    def _set_policy(self, item: PlanItem, commit: bool) -> Outcome:
-        if not self.root.is_machine:
-            return Outcome(item, "left_out", "the tasks of another root are not this machine's")
-        task = self._task(item)
-        old = tasks.policy(task)
-        if old == item.new:
-            return Outcome(item, "same", actual=old)
-        if not commit:
-            return Outcome(item, "planned", actual=old)
-        key = self._change_of_task(item, old)
-        tasks.set_policy(task, item.new or "")
-        self.journal.done(key, tasks.policy(task))
-        return Outcome(item, "written", actual=item.new)
-
-    def _set_cookie(self, item: PlanItem, commit: bool) -> Outcome:
-        """Give a process its group's cookie: of a process that has it by our journal, else a new one."""
-        if not self.root.is_machine:
-            return Outcome(item, "left_out", "the tasks of another root are not this machine's")
-        task = self._task(item)
-        cookie = core_cookie.read(task)
-        leader, known = self._cookie_leader(item.new)
-        wanted = known if item.new else 0
-        if cookie == wanted and (cookie or not item.new):
-            return Outcome(item, "same", actual=str(cookie))
-        if not commit:
-            return Outcome(item, "planned", actual=str(cookie))
-        key = self._change_of_task(item, "")
-        if not item.new:
-            core_cookie.clear(task)
-        elif leader is None:
-            core_cookie.create(task)
-        else:
-            core_cookie.share(leader, task)
-        self.journal.done(key, item.new)
-        return Outcome(item, "written", actual=item.new)
-
-    def _cookie_leader(self, group: str | None) -> tuple[int | None, int]:
-        for entry in self.journal.of_this_boot():
-            line = entry.line
-            alive = line.op == "core_cookie" and tasks.start_time(self.root, line.task) == line.started != ""
-            if alive and group in entry.values:
-                cookie = core_cookie.read(int(line.task))
-                if cookie:
-                    return int(line.task), cookie
-        return None, 0
-
-    def _change_of_task(self, item: PlanItem, old: str) -> journal.Key:
-        task = str(self._task(item))
-        started = tasks.start_time(self.root, task)
-        return self.journal.change(item, item.path or "", (0, 0), old, task=task, started=started)
 
 
 def _stripped(text: str | None) -> str | None:
