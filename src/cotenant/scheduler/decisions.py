@@ -7,6 +7,7 @@ second bound the oldest decisions lose their nodes and keep their counts and ref
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -124,6 +125,10 @@ class Decisions:
         decision.added = {}
         decision.waived = decision.waived[:MAX_REFUSALS]
         decision.refused = dict(list(decision.refused.items())[:MAX_REFUSALS])
+
+    def newest(self, most: int) -> list[Decision]:
+        """Return the newest decisions, newest first."""
+        return list(itertools.islice(reversed(self._ring), most))
 
     def of_pod(self, pod: str) -> Iterator[Decision]:
         """Yield the pod's decisions, newest first."""

@@ -1,4 +1,4 @@
-"""The extender over HTTP: five verbs, health, metrics and explanations.
+"""The extender over HTTP: five verbs, health, metrics and explanations, also as a page.
 
 What comes in is bounded: a body's size, and the bytes of all bodies being read. What is wrong is answered with a 4xx
 and one line of text; a scheduler told that we are ``ignorable`` then goes on as if we were not there.
@@ -17,7 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cotenant.api.errors import BadRequest
+from cotenant.scheduler import page
 from cotenant.scheduler.extender import Extender
+from cotenant.web.guard import AllowedHosts
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +112,10 @@ class BodyReader:
 class Endpoints:
     """The routes of one extender."""
 
-    def __init__(self, extender: Extender, reader: BodyReader) -> None:
+    def __init__(self, extender: Extender, reader: BodyReader, hosts: AllowedHosts | None = None) -> None:
         self._extender = extender
         self._reader = reader
+        self._page = page.DecisionPage(extender, hosts or AllowedHosts("127.0.0.1"))
         self._last_log = 0.0
 
     def application(self) -> Starlette:
@@ -131,6 +134,8 @@ class Endpoints:
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
             Route("/explain", self._explain),
+            Route("/", self._page.application, methods=["GET"]),
+            Route("/static/{name}", self._page.application, methods=["GET"]),
         ]
         return Starlette(routes=routes)
 

@@ -17,6 +17,7 @@ from cotenant.scheduler.source import Source
 from cotenant.units.clock import Clock
 from cotenant.web import serving
 from cotenant.web.connection import BoundedConnection
+from cotenant.web.guard import AllowedHosts
 
 KEEP_ALIVE_SECONDS = 120
 """Longer than the 90 s after which Go's client drops an idle connection: it must be the one to close."""
@@ -71,7 +72,7 @@ async def serve(
     metrics.watch(source, clock)
     extender = Extender(source, rules, clock, metrics)
     config = uvicorn.Config(
-        Endpoints(extender, reader).application(),
+        Endpoints(extender, reader, AllowedHosts(listener.getsockname()[0])).application(),
         http=Connection,
         ws="none",
         log_config=None,
