@@ -114,15 +114,19 @@ def start_again(name: str) -> None:
         raise ValueError(f"{name} cannot be started again")
 
 
-def request(method: str, path: str, body: object = None, content_type: str = "application/json") -> dict:
+def request(
+    method: str, path: str, body: object = None, content_type: str = "application/json", token: str = ""
+) -> dict:
     """Send one request to the API server, or to another address in full, as the administrator; return its JSON.
+
+    ``token`` makes it somebody else's.
 
     :raises urllib.error.HTTPError: on any status of 400 and more.
     """
     data = None if body is None else json.dumps(body).encode()
     url = path if path.startswith("https://") else f"{SERVER}{path}"
     call = urllib.request.Request(url, data=data, method=method)
-    call.add_header("Authorization", f"Bearer {credentials.token(STATE / 'pki', 'admin')}")
+    call.add_header("Authorization", f"Bearer {token or credentials.token(STATE / 'pki', 'admin')}")
     if data is not None:
         call.add_header("Content-Type", content_type)
     context = ssl.create_default_context(cafile=str(STATE / "pki/ca.crt"))
