@@ -174,3 +174,40 @@ def test_alarms_lie_before_the_threshold_on_the_signal_s_own_side() -> None:
 def test_the_version_changes_with_the_rules_only() -> None:
     assert version_of(presets.get()) == version_of(presets.get())
     assert version_of(presets.get()) != version_of(presets.get("mco"))
+
+
+def test_a_change_of_leader_changes_nothing_of_what_is_published(clock: ManualClock, make_sample: MakeSample) -> None:
+    """500 nodes, one in five of them past a hard limit; the next leader gets the last 30 samples of each, then more."""
+    nodes, hurt_each = 500, 5
+
+    def hear(fleet: Fleet, first: int, last: int) -> None:
+        for second in range(first, last):
+            for number in range(nodes):
+                hurt = number % hurt_each == 0
+                fleet.hear(f"n{number}", [make_sample(float(second), thrashing=hurt, node=f"n{number}")])
+
+    def published(fleet: Fleet) -> dict[str, report.ReportStatus]:
+        written = {}
+        for node in fleet.due(nodes):
+            material, status = node.begin_write()
+            node.end_write(material, clock.monotonic())
+            written[node.node] = status
+        return written
+
+    quick = presets.get("mco")  # in force after two seconds
+    before = Fleet(Rulebook(quick), clock)
+    hear(before, 0, 6)
+    statuses = published(before)
+    assert sum(bool(status.hard) for status in statuses.values()) == nodes // hurt_each
+
+    after = Fleet(Rulebook(quick), clock)
+    after.take_over(statuses, quick.window_seconds + quick.hysteresis.min_hold_seconds)
+    assert published(after) == {}
+    for number in range(nodes):  # nothing of a node is known at first, and only some nodes are back
+        if number % 2:
+            after.hear(f"n{number}", [make_sample(6.0, node=f"n{number}")])
+    clock.advance(11)
+    assert published(after) == {}
+    hear(after, 7, 13)
+    clock.advance(quick.window_seconds + quick.hysteresis.min_hold_seconds)
+    assert {name: (status.bucket, status.hard) for name, status in published(after).items()} == {}
