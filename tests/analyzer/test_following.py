@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
 
-from cotenant.analyzer import revisions
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following
 from cotenant.analyzer.rulebook import Rulebook
+from cotenant.kube import revisions
 from cotenant.kube.client import Client
 from cotenant.units.clock import ManualClock
 

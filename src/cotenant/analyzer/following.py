@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from cotenant.analyzer import revisions
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import DEFAULT, Book
 from cotenant.analyzer.trial import Trials
 from cotenant.api import report, timestamp
 from cotenant.api.objects import Node
-from cotenant.kube import errors, event
+from cotenant.kube import errors, event, revisions
 from cotenant.kube.client import NODES, REPORTS, RULES, Client
 from cotenant.kube.informer import Informer
 from cotenant.units.clock import Clock

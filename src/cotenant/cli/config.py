@@ -116,7 +116,7 @@ def history(
     from cotenant.cli import printing
 
     if kubeconfig is not None or in_cluster:
-        from cotenant.analyzer import revisions as kept
+        from cotenant.kube import revisions as kept
 
         listed = _on_cluster(kubeconfig, namespace, lambda client, where: kept.history(client, where, name))
         if as_json:
@@ -154,7 +154,7 @@ def rollback(
     from cotenant.cli import printing
 
     if kubeconfig is not None or in_cluster:
-        from cotenant.analyzer import revisions as kept
+        from cotenant.kube import revisions as kept
 
         chosen = _on_cluster(kubeconfig, namespace, lambda client, where: kept.roll_back(client, where, name, number))
         if as_json:

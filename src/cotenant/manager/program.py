@@ -18,6 +18,7 @@ from cotenant.kube.elector import Elector
 from cotenant.manager import controller, server
 from cotenant.manager.observing import Observed
 from cotenant.manager.overcommit.controller import Overcommit
+from cotenant.manager.rollout.controller import Rollouts
 from cotenant.manager.slo.following import SloConfigFollower
 from cotenant.manager.slo.node_metric import NodeMetricController
 from cotenant.manager.slo.node_slo import NodeSloController
@@ -37,6 +38,7 @@ CONTROLLERS: tuple[Make, ...] = (
     NodeSloController,
     NodeMetricController,
     Overcommit,
+    Rollouts,
 )
 """Run on the leader. One line each: the class."""
 SERVERS: tuple[Make, ...] = ()

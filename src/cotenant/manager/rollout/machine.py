@@ -87,6 +87,16 @@ def step(rollout: ColocationRollout, nodes: Sequence[NodeView], observed: Observ
     return _Machine(rollout, nodes, observed, elapsed_seconds).step()
 
 
+def under_way(rollout: ColocationRollout, nodes: Sequence[NodeView]) -> list[str]:
+    """Return the nodes of the stage that is under way; empty when none is."""
+    passed = {stage.name for stage in rollout.status.stages if stage.passed}
+    names = [stage.name for stage in rollout.spec.stages]
+    index = next((index for index, name in enumerate(names) if name not in passed), None)
+    selected = [node for node in nodes if membership.matches(rollout.spec.node_selector, node.labels)]
+    stages = membership.assign(rollout.spec.stages, selected, rollout.metadata.uid)
+    return sorted(name for name, stage in stages.items() if stage == index)
+
+
 class _Machine:
     def __init__(
         self, rollout: ColocationRollout, nodes: Sequence[NodeView], observed: Observed, elapsed_seconds: float
