@@ -5,6 +5,7 @@ import pytest
 
 from cotenant.local import database
 from cotenant.model.incident import Incident
+from cotenant.model.ledger import Account, Ledger
 
 START_MS = 1_800_000_000_000
 
@@ -118,3 +119,15 @@ def test_a_row_that_does_not_hold_what_was_written_is_left_out(path: pathlib.Pat
     assert len(again.points(0, START_MS + 60_000, database.TIERS[0])) == 11
     assert again.points(0, START_MS + 60_000, database.TIERS[1]) == [(START_MS + 10_000, {"a": 1.0})]
     assert [incident.id for incident in again.incidents(10)] == [1]
+
+
+def test_the_ledger_survives_and_the_newest_counts(path: pathlib.Path) -> None:
+    db = database.Database(path)
+    assert db.ledger() is None
+    for seconds in (1.0, 2.0):
+        db.add([], [], Ledger(epoch="e", accounts={"batch": Account(asked_core_seconds=seconds)}))
+    db.add([], [])
+    again = database.Database(path)
+    kept = again.ledger()
+    assert kept is not None
+    assert kept.accounts["batch"].asked_core_seconds == 2.0

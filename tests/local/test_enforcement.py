@@ -201,3 +201,20 @@ def test_a_failed_round_is_counted_and_the_next_one_runs(bench: Bench, monkeypat
     assert done.wait(10)
     bench.loop.stop()
     assert bench.loop.state().failed_rounds_total == 1
+
+
+def test_the_ledger_counts_what_each_group_got_and_lost_to_our_quota(bench: Bench) -> None:
+    stat = bench.cpu / "batch/a/cpu.stat"
+    for second in range(11):
+        stat.write_text(f"throttled_time {second * 1_500_000_000}\n")
+        bench.run()
+    accounts = bench.loop.state().ledger.accounts
+    assert accounts.keys() == {BE, "batch/a"}
+    assert accounts[BE].delivered_core_seconds == pytest.approx(20)
+    assert accounts[BE].suppressed_core_seconds == 0
+    assert accounts["batch/a"].suppressed_core_seconds == pytest.approx(15)
+    assert accounts["batch/a"].asked_core_seconds == pytest.approx(15)
+    assert accounts["batch/a"].starved_since is not None
+    bench.clock.advance(100)  # nobody looked: not known, and not counted
+    bench.run()
+    assert bench.loop.state().ledger.accounts[BE].measured_seconds == pytest.approx(10)

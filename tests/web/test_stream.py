@@ -100,7 +100,16 @@ async def test_an_event_holds_only_the_parts_that_changed(site, feed, hurt_now: 
         if peer.text.count("\n\n"):
             break
     whole = json.loads(peer.text.split("data: ", 1)[1])
-    assert set(whole["html"]) == {"now", "services", "groups", "incidents", "protection", "unavailable", "agent"}
+    assert set(whole["html"]) == {
+        "now",
+        "services",
+        "groups",
+        "incidents",
+        "protection",
+        "ledger",
+        "unavailable",
+        "agent",
+    }
     assert whole["values"]["block.p99_usec"] == 65000
     for expected in (1, 2):
         site.publish(feed.moment)

@@ -4,6 +4,7 @@ from typing import TypeGuard
 
 import msgspec
 
+from cotenant.analyzer.ledgers import Ledgers
 from cotenant.analyzer.publication import NodePublication, worst_first
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.analyzer.tally import Tally
@@ -37,6 +38,8 @@ class Fleet:
         self.no_loosening_until = -1.0
         self.taken_over = False
         """Whether what an earlier leader published is known."""
+        self.ledgers = Ledgers(clock)
+        """What offline work asked for, got and lost."""
         self.samples = 0
         self.refused = 0
         """Samples that could not be judged, or came twice."""
@@ -128,6 +131,7 @@ class Fleet:
             self._labels.pop(node, None)
             self._uptime.pop(node, None)
             self.nodes.pop(node, None)
+            self.ledgers.forget(node)
             self.rulebook.forget(node)
 
     def due(self, at_most: int) -> list[NodePublication]:

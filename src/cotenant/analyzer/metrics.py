@@ -1,4 +1,4 @@
-"""What the analyzer tells Prometheus. Series are bounded: labels come from closed lists, never from nodes."""
+"""What the analyzer tells Prometheus. Series are bounded: labels come from closed lists and of 100 namespaces."""
 
 from collections.abc import Callable, Iterator
 from typing import get_args
@@ -9,6 +9,7 @@ from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.receiving import Receiver
 from cotenant.analyzer.writing import Writer
 from cotenant.model.evaluation import Bucket
+from cotenant.web import ledger
 
 
 class AnalyzerCollector(registry.Collector):
@@ -19,6 +20,12 @@ class AnalyzerCollector(registry.Collector):
         self._receiver = receiver
         self._writer = writer
         self._leads = leads
+
+    def _offline(self) -> Iterator[core.Metric]:
+        """Yield the ledger of offline work; none while nobody was heard of."""
+        session = self._fleet.ledgers.total().session
+        if session:
+            yield from ledger.metrics_of(session, "namespace", self._fleet.ledgers.wall())
 
     def collect(self) -> Iterator[core.Metric]:
         counts = dict.fromkeys(get_args(Bucket), 0)
@@ -53,3 +60,4 @@ class AnalyzerCollector(registry.Collector):
         }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)
+        yield from self._offline()

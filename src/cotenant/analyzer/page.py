@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jinja2
+import msgspec
 import prometheus_client
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,8 +23,8 @@ from cotenant.api import timestamp
 from cotenant.model import summary, wording
 from cotenant.model.evaluation import Detection, DetectionName
 from cotenant.units.clock import Clock
+from cotenant.web import ledger, serving
 from cotenant.web import page as host_page
-from cotenant.web import serving
 from cotenant.web.answer import answer, refusal
 from cotenant.web.application import static_file
 from cotenant.web.guard import AllowedHosts, Guard, Keys
@@ -67,10 +68,12 @@ class FleetSite:
         environment.filters |= {"clock": host_page.clock_text, "ratio": wording.ratio_text}
         self._page = environment.get_template("fleet.html")
         self._node = environment.get_template("fleet_node.html")
+        self._ledger = environment.get_template("ledger.html")
         routes = {
             "/": self.page,
             "/node/{name}": self.node,
             "/api/v1/fleet": self.data,
+            "/api/v1/ledger": self.ledger,
             "/metrics": self.exposition,
             "/healthz": self.healthz,
             "/static/{name}": static_file,
@@ -112,6 +115,7 @@ class FleetSite:
             "headline": self._headline(hurt, tense, known),
             "detail": self._detail(entries, hurt, known),
             "nodes": entries,
+            "parts": {"ledger": self._ledger.render(ledger=self._ledger_rows())},
         }
         self._kept = (now, view)
         return view
@@ -139,6 +143,12 @@ class FleetSite:
 
     async def data(self, request: Request) -> Response:
         return answer(self.view())
+
+    def _ledger_rows(self) -> list[dict[str, Any]]:
+        return ledger.rows_of(self._fleet.ledgers.total().accounts, self._clock.wall())
+
+    async def ledger(self, request: Request) -> Response:
+        return answer(msgspec.structs.replace(self._fleet.ledgers.total(), session={}))
 
     async def node(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -17,6 +17,7 @@ from cotenant.api import report, usage
 from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.detect import rules
 from cotenant.model import sample
+from cotenant.model.ledger import Ledger
 from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ STOP_SECONDS = 0.2
 MAX_MESSAGE_BYTES = 1 << 20
 """Thirty samples of a node with 250 groups are below half of it."""
 MAX_NAME = 253
+MAX_LEDGER_BYTES = 128 << 10
+"""Two hundred namespaces; one that is longer is cut off, and so refused."""
 MAX_VERSIONS = 256
 MAX_SAMPLES = 60
 MAX_STREAMS = 20_000
@@ -39,6 +42,7 @@ MAX_READERS = 4
 Identify = Callable[[str | None], Awaitable[authentication.Identity]]
 """From the ``authorization`` header to who calls."""
 
+_ledger_decoder = msgspec.json.Decoder(Ledger)
 _facts_decoder = msgspec.json.Decoder(report.NodeFacts)
 
 
@@ -187,6 +191,15 @@ class Receiver(stream_pb2_grpc.StreamServicer):
                 continue
             taken.append(msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds or decoded.uptime_s))
         self._fleet.hear(node, taken, facts)
+        if batch.ledger:
+            self._hear_ledger(node, batch.ledger)
+
+    def _hear_ledger(self, node: str, encoded: bytes) -> None:
+        try:
+            self._fleet.ledgers.hear(node, _ledger_decoder.decode(encoded[:MAX_LEDGER_BYTES]))
+        except MALFORMED as error:
+            self.malformed += 1
+            _log.warning("ledger of %s: %s", node, error)
 
     def _downward(self, node: str, version: str) -> stream_pb2.Downward:
         alarms = [

@@ -6,11 +6,13 @@ from typing import Any
 
 import typer
 
-from cotenant.cli import decisions
+from cotenant.cli import decisions, offline
 from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED
 
 TIMEOUT_S = 5.0
+OFFLINE = "offline"
+_LEDGER_REMEDY = "start `cotenant up --enforce`, or give the analyzer's page with --url"
 _SCHEDULER_REMEDY = "start `cotenant scheduler`, or give --scheduler URL"
 
 
@@ -23,17 +25,24 @@ def command(
         None, metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
     ),
     name: str | None = typer.Argument(
-        None, metavar="| pod NAMESPACE/NAME | node NAME", help="Explain what `cotenant scheduler` answered, and why."
+        None,
+        metavar="| pod NAMESPACE/NAME | node NAME | offline [NAMESPACE|GROUP]",
+        help="Explain what `cotenant scheduler` answered, and why; or what offline work got and lost, and why.",
     ),
     rules: pathlib.Path | None = typer.Option(None, "--rules", metavar="FILE", help="Rules, with FILE."),
-    url: str = typer.Option("http://127.0.0.1:7070", "--url", help="Where `cotenant up` listens."),
+    url: str = typer.Option(
+        "http://127.0.0.1:7070", "--url", help="Where `cotenant up` listens, or (offline) the analyzer's page."
+    ),
     scheduler: str = typer.Option(decisions.DEFAULT_URL, "--scheduler", help="Where `cotenant scheduler` answers."),
     as_json: bool = typer.Option(False, "--json", help="The sentences and the evaluation, for programs."),
 ) -> None:
-    """Say in sentences why the interference level is what it is, or why a pod went where it did."""
+    """Say in sentences why the interference level is what it is, why a pod went where it did, or why a job is slow."""
     from cotenant.cli import printing
     from cotenant.detect import attribution, explanation
 
+    if str(file) == OFFLINE and (name is not None or not pathlib.Path(OFFLINE).exists()):
+        offline.show(name, url, functools.partial(_get, remedy=_LEDGER_REMEDY), as_json)
+        return
     if name is not None:
         decisions.show(str(file), name, scheduler, functools.partial(_get, remedy=_SCHEDULER_REMEDY), as_json)
         return

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from cotenant.model.incident import Incident
+from cotenant.model.ledger import Ledger
 from cotenant.units.malformed import MALFORMED
 
 PAGE_BYTES = 4096
@@ -41,6 +42,8 @@ _decode = msgspec.msgpack.Decoder(dict[str, float]).decode
 _encode = msgspec.msgpack.Encoder().encode
 _decode_incident = msgspec.json.Decoder(Incident).decode
 _encode_incident = msgspec.json.Encoder().encode
+_decode_ledger = msgspec.json.Decoder(Ledger).decode
+_encode_ledger = msgspec.json.Encoder().encode
 
 
 def tier_of(span_s: int) -> Tier:
@@ -110,6 +113,7 @@ class Database:
                 run(f"CREATE TABLE IF NOT EXISTS {_table(tier)} (id INTEGER PRIMARY KEY, time_ms INTEGER, data BLOB)")
                 run(f"CREATE INDEX IF NOT EXISTS {_table(tier)}_time ON {_table(tier)} (time_ms)")
             run("CREATE TABLE IF NOT EXISTS incident (id INTEGER PRIMARY KEY, data BLOB)")
+            run("CREATE TABLE IF NOT EXISTS ledger (id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB)")
             run(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     @contextlib.contextmanager
@@ -128,8 +132,10 @@ class Database:
         """Close the connection; nothing is lost without it."""
         self._connection.close()
 
-    def add(self, points: list[tuple[int, dict[str, float]]], incidents: list[Incident]) -> None:
-        """Keep some 1 s points (time in ms) and the new state of some incidents, all or nothing."""
+    def add(
+        self, points: list[tuple[int, dict[str, float]]], incidents: list[Incident], ledger: Ledger | None = None
+    ) -> None:
+        """Keep some 1 s points (time in ms), the new state of some incidents and of the ledger, all or nothing."""
         with self._transaction():
             self._connection.executemany(
                 f"INSERT INTO {_table(TIERS[0])} (time_ms, data) VALUES (?, ?)",
@@ -139,6 +145,9 @@ class Database:
                 "INSERT OR REPLACE INTO incident (id, data) VALUES (?, ?)",
                 [(incident.id, _encode_incident(incident)) for incident in incidents],
             )
+            if ledger is not None:
+                row = (1, _encode_ledger(ledger))
+                self._connection.execute("INSERT OR REPLACE INTO ledger (id, data) VALUES (?, ?)", row)
 
     def tidy(self, now_ms: int) -> None:
         """Make the coarser points that are due, forget the oldest, and give pages back to the file system."""
@@ -191,6 +200,11 @@ class Database:
         rows = self._connection.execute("SELECT data FROM incident ORDER BY id DESC LIMIT ?", (limit,))
         found = [_decoded(_decode_incident, data) for (data,) in rows]
         return [incident for incident in found if incident is not None]
+
+    def ledger(self) -> Ledger | None:
+        """Return the ledger as it was last kept, or None where there is none."""
+        row = self._connection.execute("SELECT data FROM ledger").fetchone()
+        return None if row is None else _decoded(_decode_ledger, row[0])
 
     def size_bytes(self) -> int:
         """Return the size of the file, without its WAL."""

@@ -6,12 +6,12 @@ Sampling never waits for it: a round that is late works on the newest sample and
 import dataclasses
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from cotenant.act import contesting, cpu_suppress, curing, isolate, planning, registry, steadying
+from cotenant.act import contesting, cpu_suppress, curing, isolate, ledger, planning, registry, steadying, withheld
 from cotenant.act.draft import Draft, Plan
 from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, ticking, undo
 from cotenant.kernel.cgroup.classes import Match
@@ -19,6 +19,7 @@ from cotenant.local import managed, outlay
 from cotenant.model import enforcement as model
 from cotenant.model import usage as usages
 from cotenant.model.evaluation import Evaluation
+from cotenant.model.ledger import Books
 from cotenant.model.policy import ClassQos, CpuQos, NodeSlo, QosStrategy, ThresholdStrategy
 from cotenant.model.sample import Sample
 from cotenant.model.snapshot import Snapshot
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 EVICTING = ("cpu_evict", "memory_evict")
 LOG_EVERY_S = 60.0
+ROUND_LIMIT_S = 10.0
+"""A round that took longer is a gap: what happened in it is not known."""
 SUPPRESS_PERCENT = 65
 _ON = ClassQos(cpu_qos=CpuQos(enable=True))
 DEFAULT_SLO = NodeSlo(
@@ -83,7 +86,10 @@ class Enforcement:
         self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
         self._curing.adopt(holdings.read(root), self._clock.monotonic())
         self._steadying = steadying.Steadying()
-        self._outlay = outlay.Outlay(self._clock)
+        self._withheld = withheld.Withheld()
+        self.books = Books(f"{self._clock.wall():.3f}", self._clock.wall())
+        """What offline groups asked for, got and lost; an earlier process's are adopted before the first round."""
+        self._accounted_s: float | None = None
         self._strategies = tuple(name for name in registry.ORDER if settings.evict or name not in EVICTING)
         self._changed = threading.Condition()
         self._offered: Observed | None = None
@@ -176,7 +182,21 @@ class Enforcement:
         cpus = len(seen.topology.cpus)
         done = self.enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, self.fast_path.ago_seconds()))
         self._aim(seen)
-        self._note(seen, sample, plan, done)
+        quotas = self._withheld.of(seen, now)
+        self._account(msgspec.structs.replace(seen, usage=used), quotas, done, now)
+        self._note(seen, sample, plan, done, quotas)
+
+    def _account(self, seen: Snapshot, quotas: Mapping[str, float] | None, done: enforcing.Round, now: float) -> None:
+        """Count this round in the ledger; after a gap, the time that nobody looked is left out."""
+        seconds = 0.0 if self._accounted_s is None else now - self._accounted_s
+        self._accounted_s = now
+        groups = {group.pod.key: group.path for group in seen.groups if group.pod is not None}
+        if 0 < seconds <= ROUND_LIMIT_S:
+            found = ledger.entries(seen, self._settings.slo, quotas, groups)
+            self.books.take(found, seconds, self._clock.wall())
+        for outcome in done.outcomes:
+            if outcome.item.op == "evict" and outcome.state == "written":
+                self.books.evicted(outcome.item.new or "")
 
     def _aim(self, seen: Snapshot) -> None:
         """Tell the fast path whom to watch and what to write; nothing in a dry run."""
@@ -215,11 +235,13 @@ class Enforcement:
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    def _note(self, seen: Snapshot, sample: Sample, plan: Plan, done: enforcing.Round) -> None:
+    def _note(
+        self, seen: Snapshot, sample: Sample, plan: Plan, done: enforcing.Round, quotas: Mapping[str, float] | None
+    ) -> None:
         before = self._state
         outcomes = {outcome.item.path: outcome for outcome in done.outcomes}
         self._say(plan.notices, done)
-        delivered, withheld = self._outlay.of(seen, sample)
+        delivered, kept = outlay.of(sample, quotas)
         refused = sum(o.state in ("refused", "denied", "failed", "not_taken") for o in done.outcomes)
         if self._paused:
             return
@@ -235,7 +257,8 @@ class Enforcement:
             isolation=self._curing.newest,
             isolations_total=len(self._isolation_starts),
             offline_delivered_millicores=delivered,
-            offline_withheld_millicores=withheld,
+            offline_withheld_millicores=kept,
+            ledger=self.books.ledger(),
             rounds_total=before.rounds_total + 1,
             writes_total=self.writer.writes_total,
             refused_total=before.refused_total + refused,

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from cotenant.local import database
 from cotenant.model.incident import Incident
+from cotenant.model.ledger import Ledger
 from cotenant.units.clock import Clock
 from cotenant.web.feed import HistoryState, Series, Unavailable
 
@@ -31,7 +32,7 @@ STOP_TIMEOUT_S = 3.0
 READ_TURN_S = 1.0
 SIGNIFICANT_DIGITS = 5
 
-Entry = tuple[int, dict[str, float], list[Incident]]
+Entry = tuple[int, dict[str, float], list[Incident], Ledger | None]
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
@@ -76,11 +77,13 @@ class History:
             return  # The disk hangs: the thread is a daemon and ends with the process.
         self._thread.join(STOP_TIMEOUT_S)
 
-    def add(self, time_ms: int, values: dict[str, float], incidents: list[Incident]) -> None:
+    def add(
+        self, time_ms: int, values: dict[str, float], incidents: list[Incident], ledger: Ledger | None = None
+    ) -> None:
         """Hand over one tick; returns at once. Under a slow disk the oldest waiting tick is dropped."""
         while True:
             try:
-                self._queue.put_nowait((time_ms, values, incidents))
+                self._queue.put_nowait((time_ms, values, incidents, ledger))
                 return
             except queue.Full:
                 try:
@@ -109,6 +112,16 @@ class History:
         except sqlite3.Error as error:
             self._fail(error)
             return None, []
+
+    def recall_ledger(self) -> Ledger | None:
+        """Return the ledger as an earlier process kept it, for a start; None where there is none, or no history."""
+        if self._database is None:
+            return None
+        try:
+            return self._database.ledger()
+        except sqlite3.Error as error:
+            self._fail(error)
+            return None
 
     def series(self, span_s: int) -> Series:
         """Return the last ``span_s`` seconds, by the wall clock.
@@ -199,8 +212,9 @@ class History:
             return
         try:
             self._database.add(
-                [(time_ms, values) for time_ms, values, _ in batch],
-                [incident for _, _, incidents in batch for incident in incidents],
+                [(time_ms, values) for time_ms, values, _, _ in batch],
+                [incident for _, _, incidents, _ in batch for incident in incidents],
+                next((ledger for *_, ledger in reversed(batch) if ledger is not None), None),
             )
             if now >= self._tidy_at:
                 self._tidy_at = now + TIDY_EVERY_S

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from cotenant.kernel.lock import Locked
 from cotenant.kernel.undo import Restoration
 from cotenant.local import incidents, outcome
@@ -24,6 +26,10 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_INCIDENTS = 50
 """Incidents kept in memory, so that they are shown when the history on disk is not there."""
+
+
+LEDGER_EVERY_TICKS = 5
+"""How often the ledger of offline work is kept: so much of it a kill may lose."""
 
 
 class SampleSource(Protocol):
@@ -107,6 +113,7 @@ class Host:
         self._unsaved: list[Incident] = []
         self._listeners: list[Callable[[Moment], None]] = []
         self._bucket: Bucket | None = None
+        self._ticks = 0
         self._rules_lock = threading.Lock()
 
     def start(self) -> None:
@@ -154,7 +161,10 @@ class Host:
             again = self._tracker.became(*became, self._recent)
             self._recent |= {incident.id: incident for incident in again}
             changed = [i for i in changed if i.id not in {a.id for a in again}] + again
-        self._history.add(time_ms, series.values_of(sample, evaluation, latencies), self._unsaved + changed)
+        self._ticks += 1
+        due = acting is not None and self._ticks % LEDGER_EVERY_TICKS == 0
+        kept = msgspec.structs.replace(acting.ledger, session={}) if acting is not None and due else None
+        self._history.add(time_ms, series.values_of(sample, evaluation, latencies), self._unsaved + changed, kept)
         self._unsaved = []
         moment = Moment(
             sample=sample,

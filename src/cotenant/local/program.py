@@ -81,6 +81,9 @@ class Program:
             self._watch.start()
         enforcement = self._settings.enforcement
         if enforcement is not None:
+            kept = self._history.recall_ledger()
+            if kept is not None:
+                enforcement.books.adopt(kept)
             self._host.listen(enforcement.offer)
             enforcement.start()
         try:

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from cotenant.model.incident import Isolated
+from cotenant.model.ledger import Ledger
 
 Mode = Literal["enforce", "dry-run", "observe", "paused"]
 """``observe``: another co-location agent runs here. ``paused``: a restore was asked for; a new start ends that."""
@@ -49,6 +50,8 @@ class EnforcementState(msgspec.Struct, frozen=True, kw_only=True):
     offline_delivered_millicores: float | None = None
     offline_withheld_millicores: float | None = None
     """What offline tasks that were ready to run did not get because of a quota, in CPU time."""
+    ledger: Ledger = Ledger()
+    """What offline groups asked for, got and lost."""
     rounds_total: int = 0
     failed_rounds_total: int = 0
     writes_total: int = 0

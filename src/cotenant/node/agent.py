@@ -8,6 +8,7 @@ import asyncio
 import collections
 import dataclasses
 import logging
+import pathlib
 from collections.abc import Callable
 
 from cotenant.act import cpu_suppress, curing, planning, steadying
@@ -19,10 +20,11 @@ from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.model import usage as usages
 from cotenant.model.evaluation import Evaluation
+from cotenant.model.node import Usage
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
 from cotenant.model.snapshot import Snapshot
-from cotenant.node import labels, presence
+from cotenant.node import accounting, labels, presence
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -71,6 +73,7 @@ class Agent:
         sender: Sender | None,
         clock: clocks.Clock | None = None,
         shadow: Shadow | None = None,
+        state: pathlib.Path | None = None,
     ) -> None:
         self._root = root
         self.shadow = shadow
@@ -87,6 +90,9 @@ class Agent:
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
         self.releasing = Releasing(root, enforcer, self._clock)
+        self.accounting = accounting.Accounting(self._clock, state)
+        """What offline work asked for, got and lost."""
+        self._seen: Snapshot | None = None
         self.evaluation: Evaluation | None = None
         self.present = presence.Presence()
         """Who is on the node, as of the last list of pods."""
@@ -116,6 +122,7 @@ class Agent:
         finally:
             thread.stop()
             self._fast_path.stop()
+            self.accounting.save()
 
     def _tick(self) -> None:
         """Take one sample; in the sampling thread."""
@@ -131,6 +138,9 @@ class Agent:
     def _offer(self, taken: Sample) -> None:
         self._listener(taken)
         if self._sender is not None:
+            books = self.accounting.due()
+            if books is not None:
+                self._sender.enclose(books)
             self._sender.offer(taken)
 
     async def _follow_pods(self) -> None:
@@ -144,7 +154,7 @@ class Agent:
 
     def sees_new_pods(self) -> bool:
         """Return whether there is a pod's group, not there at the last look, whose pod is not listed."""
-        seen = self._enforcer.look(self._source.pods)
+        self._seen = seen = self._enforcer.look(self._source.pods)
         unlisted = frozenset(group.path for group in seen.groups if group.pod is None)
         new, self._unlisted = unlisted - self._unlisted, unlisted
         return bool(new)
@@ -167,7 +177,10 @@ class Agent:
             try:
                 if self._policy.mode_known and self.shadow is None:
                     await asyncio.to_thread(self.releasing.follow, self._policy.mode)
-                if self._source.age_seconds is None or (self._policy.mode == "observe" and self.shadow is None):
+                if self._source.age_seconds is None:
+                    continue
+                if self._policy.mode == "observe" and self.shadow is None:
+                    self._account()
                     continue
                 await asyncio.to_thread(self.enforce_once)
                 self.status.failing_rounds = 0
@@ -177,17 +190,27 @@ class Agent:
                 if self.status.round_failures in (1, 10, 100) or self.status.round_failures % 1000 == 0:
                     _log.exception("round failed (%d so far): %s", self.status.round_failures, error)
 
+    def _usage(self, capacity_memory_bytes: int | None) -> Usage | None:
+        """Return what everybody uses by the newest sample, or None before the first."""
+        if self.newest is None:
+            return None
+        pods = {path: pod.key for path, pod in self.present.pods.items()}
+        return usages.of_sample(self.newest, pods, capacity_memory_bytes, self.present.applications)
+
+    def _account(self) -> None:
+        """Count a round in which nothing is decided: what offline work gets, by the groups as they were last seen."""
+        if self._seen is not None:
+            used = self._usage(None)
+            self.accounting.take(self._seen, used, accounting.NOTHING_ENFORCED, None)
+
     def enforce_once(self) -> None:
         """Look, decide, and (in mode enforce) write."""
         slo = self._policy.slo or NodeSlo()
         own = topology.node(self._root, topology.read(self._root))
         here = self._policy.node(own)
-        used = None
         newest, evaluation = self.newest, self.evaluation
-        if newest is not None:
-            pods = {path: pod.key for path, pod in self.present.pods.items()}
-            applications = self.present.applications
-            used = self._steadying.usage(usages.of_sample(newest, pods, here.capacity_memory_bytes, applications))
+        now_used = self._usage(here.capacity_memory_bytes)
+        used = None if now_used is None else self._steadying.usage(now_used)
         seen = self._enforcer.look(self._source.pods, node=here, usage=used)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
@@ -199,10 +222,13 @@ class Agent:
             self.shadow.take(seen, plan)
         if not enforcing_now:
             self._fast_path.aim((), ())
+            self.accounting.take(seen, now_used, accounting.NOTHING_ENFORCED, None)
             return
         cpus = len(seen.topology.cpus)
         ago = self._fast_path.ago_seconds
-        self._count(self._enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, ago())))
+        done = self._enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, ago()))
+        self._count(done)
+        self.accounting.take(seen, now_used, accounting.NOTHING_ENFORCED if done.conflict else slo, done)
         online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
         ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
         self._fast_path.aim(online, ready)

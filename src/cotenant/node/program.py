@@ -63,7 +63,7 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings) if settings.analyzer else None
     beside = shadow.Shadow(clock) if settings.shadow else None
-    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside)
+    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state)
     telling = facts.Telling(
         facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
     )

@@ -87,6 +87,7 @@ class Sender:
         self._accepted = asyncio.Event()
         self._calls = 0
         self._told = identity
+        self._ledger = b""
         self.orders = Orders()
         self.connected = False
         self.sent = 0
@@ -106,6 +107,10 @@ class Sender:
         """Say other facts of the node from now on: with the next message, and again in each new call."""
         self._identity = dataclasses.replace(self._identity, facts=facts)
         self._ready.set()
+
+    def enclose(self, ledger: bytes) -> None:
+        """Put the node's ledger into the next message; of several that wait, the newest counts."""
+        self._ledger = ledger
 
     async def run(self) -> None:
         """Send until cancelled, reconnecting with a back-off."""
@@ -173,7 +178,8 @@ class Sender:
             self._sent_to = self._taken
             if batch:
                 self.sent += len(batch)
-                yield stream_pb2.Upward(batch=stream_pb2.Batch(samples=batch))
+                books, self._ledger = self._ledger, b""
+                yield stream_pb2.Upward(batch=stream_pb2.Batch(samples=batch, ledger=books))
 
     def _hello(self) -> stream_pb2.Upward:
         self._told = who = self._identity

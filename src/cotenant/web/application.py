@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cotenant.model.incident import Incident
+from cotenant.model.ledger import Ledger
 from cotenant.units.malformed import MALFORMED
 from cotenant.web import openapi
 from cotenant.web.answer import answer, refusal
@@ -84,6 +85,7 @@ class Site:
             "/api/v1/incidents": self.incidents,
             "/api/v1/history": self.history,
             "/api/v1/latency": self.latency,
+            "/api/v1/ledger": self.ledger,
             "/api/v1/enforcement": self.enforcement,
             "/api/v1/openapi.json": self.openapi,
             "/static/{name}": static_file,
@@ -206,6 +208,13 @@ class Site:
     async def latency(self, request: Request) -> Response:
         moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
         return _no_sample() if moment is None else answer(openapi.LatencyList(services=list(moment.latencies)))
+
+    async def ledger(self, request: Request) -> Response:
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        if moment is None:
+            return _no_sample()
+        found = Ledger() if moment.enforcement is None else moment.enforcement.ledger
+        return answer(msgspec.structs.replace(found, session={}))
 
     async def restore(self, request: Request) -> Response:
         if await _body(request) is None:

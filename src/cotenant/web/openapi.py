@@ -8,6 +8,7 @@ import cotenant
 from cotenant.model.enforcement import EnforcementState
 from cotenant.model.incident import Incident
 from cotenant.model.latency import ServiceLatency
+from cotenant.model.ledger import Ledger
 from cotenant.model.sample import Cgroup, Sample
 from cotenant.web.feed import Report, Restored, RulesState, Series
 
@@ -55,6 +56,10 @@ READ_PATHS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "/api/v1/cgroups": (CgroupList, "The groups of the newest sample."),
     "/api/v1/incidents": (IncidentList, "Incidents, newest first."),
     "/api/v1/enforcement": (Enforcement, "Targets beside what is there, who was held back, and what that cost whom."),
+    "/api/v1/ledger": (
+        Ledger,
+        "What offline groups asked for, got and lost; empty where nothing is enforced.",
+    ),
     "/api/v1/latency": (LatencyList, "Latency of the online services that are watched; null is unknown."),
     "/api/v1/history": (
         Series,

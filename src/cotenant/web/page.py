@@ -13,7 +13,7 @@ from cotenant.model.incident import Incident
 from cotenant.model.latency import P50, P99, P999, Quantile, ServiceLatency
 from cotenant.model.missing import EXPLANATIONS, PASSING_REASONS, reason_of
 from cotenant.model.sample import Cgroup, MissingReason
-from cotenant.web import protection
+from cotenant.web import ledger, protection
 from cotenant.web.feed import Moment
 from cotenant.web.metrics import busiest
 from cotenant.web.panels import PANELS, Panel, latency_panels
@@ -21,7 +21,7 @@ from cotenant.web.panels import PANELS, Panel, latency_panels
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
 INCIDENTS_SHOWN = 12
-PARTS = ("now", "services", "groups", "incidents", "protection", "unavailable", "agent")
+PARTS = ("now", "services", "groups", "incidents", "protection", "ledger", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
 
 
@@ -118,6 +118,7 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "incidents": [incident_of(incident) for incident in incidents],
         "incidents_shown": INCIDENTS_SHOWN,
         "protection": protection.view_of(moment.enforcement),
+        "ledger": ledger_of(moment),
         "unavailable": unavailable_of(moment),
         "cost": moment.cost,
         "rules": moment.rules,
@@ -154,6 +155,13 @@ def service_of(latency: ServiceLatency) -> dict[str, Any]:
         "note": latency.error or ("" if missing is None else EXPLANATIONS[missing].why),
         "failed": bool(latency.error),
     }
+
+
+def ledger_of(moment: Moment) -> list[dict[str, Any]]:
+    """Return the lines of the table of offline work; none where nothing is enforced."""
+    if moment.enforcement is None:
+        return []
+    return ledger.rows_of(moment.enforcement.ledger.accounts, series.time_ms_of(moment.sample.time) / 1000)
 
 
 def quantile_text(found: Quantile) -> str:

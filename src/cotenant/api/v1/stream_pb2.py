@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63otenant/v1/stream.proto\x12\x0b\x63otenant.v1\"\x0e\n\x0cUsageRequest\"U\n\nUsageTable\x12%\n\x05nodes\x18\x01 \x03(\x0b\x32\x16.cotenant.v1.NodeUsage\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\"\'\n\tNodeUsage\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04json\x18\x02 \x01(\x0c\"]\n\x06Upward\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.cotenant.v1.HelloH\x00\x12#\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x12.cotenant.v1.BatchH\x00\x42\t\n\x07message\"F\n\x05Hello\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\r\n\x05\x66\x61\x63ts\x18\x04 \x01(\x0c\"-\n\x05\x42\x61tch\x12$\n\x07samples\x18\x01 \x03(\x0b\x32\x13.cotenant.v1.Sample\".\n\x06Sample\x12\x16\n\x0euptime_seconds\x18\x01 \x01(\x01\x12\x0c\n\x04json\x18\x02 \x01(\x0c\"\x8f\x01\n\x08\x44ownward\x12\x1b\n\x13period_milliseconds\x18\x01 \x01(\r\x12\x1b\n\x13samples_per_message\x18\x02 \x01(\r\x12\x15\n\rrules_version\x18\x03 \x01(\t\x12\"\n\x06\x61larms\x18\x04 \x03(\x0b\x32\x12.cotenant.v1.Alarm\x12\x0e\n\x06leader\x18\x05 \x01(\t\"7\n\x05\x41larm\x12\x0e\n\x06signal\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07\x66\x61lling\x18\x03 \x01(\x08\x32\x82\x01\n\x06Stream\x12\x39\n\x07Samples\x12\x13.cotenant.v1.Upward\x1a\x15.cotenant.v1.Downward(\x01\x30\x01\x12=\n\x05Usage\x12\x19.cotenant.v1.UsageRequest\x1a\x17.cotenant.v1.UsageTable0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63otenant/v1/stream.proto\x12\x0b\x63otenant.v1\"\x0e\n\x0cUsageRequest\"U\n\nUsageTable\x12%\n\x05nodes\x18\x01 \x03(\x0b\x32\x16.cotenant.v1.NodeUsage\x12\x0e\n\x06leader\x18\x02 \x01(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\"\'\n\tNodeUsage\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04json\x18\x02 \x01(\x0c\"]\n\x06Upward\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.cotenant.v1.HelloH\x00\x12#\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x12.cotenant.v1.BatchH\x00\x42\t\n\x07message\"F\n\x05Hello\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\r\n\x05\x66\x61\x63ts\x18\x04 \x01(\x0c\"=\n\x05\x42\x61tch\x12$\n\x07samples\x18\x01 \x03(\x0b\x32\x13.cotenant.v1.Sample\x12\x0e\n\x06ledger\x18\x02 \x01(\x0c\".\n\x06Sample\x12\x16\n\x0euptime_seconds\x18\x01 \x01(\x01\x12\x0c\n\x04json\x18\x02 \x01(\x0c\"\x8f\x01\n\x08\x44ownward\x12\x1b\n\x13period_milliseconds\x18\x01 \x01(\r\x12\x1b\n\x13samples_per_message\x18\x02 \x01(\r\x12\x15\n\rrules_version\x18\x03 \x01(\t\x12\"\n\x06\x61larms\x18\x04 \x03(\x0b\x32\x12.cotenant.v1.Alarm\x12\x0e\n\x06leader\x18\x05 \x01(\t\"7\n\x05\x41larm\x12\x0e\n\x06signal\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\x0f\n\x07\x66\x61lling\x18\x03 \x01(\x08\x32\x82\x01\n\x06Stream\x12\x39\n\x07Samples\x12\x13.cotenant.v1.Upward\x1a\x15.cotenant.v1.Downward(\x01\x30\x01\x12=\n\x05Usage\x12\x19.cotenant.v1.UsageRequest\x1a\x17.cotenant.v1.UsageTable0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,13 +42,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELLO']._serialized_start=280
   _globals['_HELLO']._serialized_end=350
   _globals['_BATCH']._serialized_start=352
-  _globals['_BATCH']._serialized_end=397
-  _globals['_SAMPLE']._serialized_start=399
-  _globals['_SAMPLE']._serialized_end=445
-  _globals['_DOWNWARD']._serialized_start=448
-  _globals['_DOWNWARD']._serialized_end=591
-  _globals['_ALARM']._serialized_start=593
-  _globals['_ALARM']._serialized_end=648
-  _globals['_STREAM']._serialized_start=651
-  _globals['_STREAM']._serialized_end=781
+  _globals['_BATCH']._serialized_end=413
+  _globals['_SAMPLE']._serialized_start=415
+  _globals['_SAMPLE']._serialized_end=461
+  _globals['_DOWNWARD']._serialized_start=464
+  _globals['_DOWNWARD']._serialized_end=607
+  _globals['_ALARM']._serialized_start=609
+  _globals['_ALARM']._serialized_end=664
+  _globals['_STREAM']._serialized_start=667
+  _globals['_STREAM']._serialized_end=797
 # @@protoc_insertion_point(module_scope)

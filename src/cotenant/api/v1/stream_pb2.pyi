@@ -49,10 +49,12 @@ class Hello(_message.Message):
     def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., version: _Optional[str] = ..., facts: _Optional[bytes] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("samples",)
+    __slots__ = ("samples", "ledger")
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
     samples: _containers.RepeatedCompositeFieldContainer[Sample]
-    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ...) -> None: ...
+    ledger: bytes
+    def __init__(self, samples: _Optional[_Iterable[_Union[Sample, _Mapping]]] = ..., ledger: _Optional[bytes] = ...) -> None: ...
 
 class Sample(_message.Message):
     __slots__ = ("uptime_seconds", "json")

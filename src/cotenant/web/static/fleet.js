@@ -94,6 +94,13 @@ async function refresh() {
       document.getElementById("announcement").textContent = fleet.headline;
     }
     document.getElementById("detail").textContent = fleet.detail;
+    for (const [name, html] of Object.entries(fleet.parts)) {
+      const part = document.getElementById("part-" + name);
+      if (part && part.dataset.html !== html) {
+        part.dataset.html = html;
+        part.innerHTML = html;
+      }
+    }
     document.getElementById("hero").className = "hero " + fleet.state;
     live.textContent = "as of " + fleet.time.slice(11, 19) + " UTC";
     live.className = "live on";
