@@ -19,6 +19,7 @@ from cotenant.manager import controller, server
 from cotenant.manager.observing import Observed
 from cotenant.manager.overcommit.controller import Overcommit
 from cotenant.manager.rollout.controller import Rollouts
+from cotenant.manager.slo.amplifying import AmplificationController
 from cotenant.manager.slo.following import SloConfigFollower
 from cotenant.manager.slo.node_metric import NodeMetricController
 from cotenant.manager.slo.node_slo import NodeSloController
@@ -37,6 +38,7 @@ CONTROLLERS: tuple[Make, ...] = (
     SloConfigFollower,
     NodeSloController,
     NodeMetricController,
+    AmplificationController,
     Overcommit,
     Rollouts,
 )

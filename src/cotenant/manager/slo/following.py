@@ -165,6 +165,8 @@ def conditions_for(
         notes = [f"{place} is not known and means nothing" for place in unknown.get(key, ())]
         if key in state.overlaps:
             notes.append(state.overlaps[key])
+        if key in state.notes:
+            notes.append(state.notes[key])
         if key in state.wrong:
             reason, kept = "Refused", "the last good state" if key in newest.config.texts else "the default"
             message = f"{state.wrong[key]}; {kept} stays in force"

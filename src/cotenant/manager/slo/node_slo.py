@@ -18,7 +18,6 @@ from cotenant.manager.slo.state import SloState
 LOOK_SECONDS = 0.2
 OVERLAP_SECONDS = 10.0
 """How often overlaps are looked for while only nodes change."""
-SHOWN_NODES = 3
 
 
 class NodeSloController:
@@ -130,8 +129,5 @@ def overlaps(state: SloState, known: Mapping[str, Node]) -> dict[Key, str]:
 
 
 def _overlap(names: tuple[str, ...], on: list[str]) -> str:
-    more = f" and {len(on) - SHOWN_NODES} more" if len(on) > SHOWN_NODES else ""
     others = ", ".join(names[1:])
-    return (
-        f"{names[0]} and {others} select the same nodes ({', '.join(on[:SHOWN_NODES])}{more}): {names[0]} is in force"
-    )
+    return f"{names[0]} and {others} select the same nodes ({nodes.some(on)}): {names[0]} is in force"

@@ -1,12 +1,15 @@
 """What controllers that keep one object for each node have in common: the nodes, and those objects as they are."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cotenant.api.objects import Node
 from cotenant.kube import errors
 from cotenant.kube.client import NODES, Client, Resource
+
+SHOWN = 3
+"""Names of nodes in a message; the others are counted."""
 
 
 class Held:
@@ -41,6 +44,12 @@ async def delete_orphan(client: Client, resource: Resource, name: str) -> None:
         return
     with contextlib.suppress(errors.NotFound):
         await client.delete(resource, name)
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names of many, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def owner_of(node: Node) -> dict[str, str]:

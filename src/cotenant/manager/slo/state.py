@@ -18,6 +18,8 @@ class SloState:
         """What cannot be used of the newest text, by key."""
         self.overlaps: dict[Key, str] = {}
         """Where one node is selected by several strategies of a key, in words."""
+        self.notes: dict[Key, str] = {}
+        """What else is to be said of a key: what follows from it, and cannot be had."""
 
     def publish(self, revisions: Revisions) -> None:
         """Put revisions in force."""

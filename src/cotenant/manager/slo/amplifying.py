@@ -1,0 +1,118 @@
+"""The annotations of Nodes that follow from ``cpu-normalization-config`` and ``resource-amplification-config``."""
+
+import asyncio
+import collections
+from typing import Any
+
+import msgspec
+
+from cotenant.api.koordinator.names import AMPLIFICATION_ANNOTATION, CPU_BASIC_INFO_ANNOTATION, NORMALIZATION_LABEL
+from cotenant.api.objects import Node, ObjectMeta
+from cotenant.kube.budget import Budget
+from cotenant.kube.client import NODES, TOPOLOGIES
+from cotenant.kube.informer import Informer
+from cotenant.manager.controller import FIELD_MANAGER, Context
+from cotenant.manager.overcommit.names import NORMALIZATION_ANNOTATION
+from cotenant.manager.reconciling import Reconciler, Write
+from cotenant.manager.slo import nodes, ratios
+
+LOOK_SECONDS = 0.2
+NOTE_SECONDS = 10.0
+
+
+class Described(msgspec.Struct, kw_only=True):
+    """A NodeResourceTopology without its zones."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class AmplificationController:
+    """Keeps the annotations in step while this replica leads."""
+
+    name = "amplification"
+
+    async def run(self, context: Context) -> None:
+        """Work until cancelled. Without the kind NodeResourceTopology nothing is known of CPUs; the rest goes on."""
+        keeper = Keeper(context)
+        informers: dict[str, Informer[Any]] = {
+            "nodes": Informer(context.client, NODES, Node, keeper.nodes),
+            "noderesourcetopologies": Informer(context.client, TOPOLOGIES, Described, keeper.topologies),
+        }
+        context.observed.write(keeper.reconciler)
+        context.observed.follow(self.name, **informers)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers.values():
+                tasks.create_task(informer.run())
+            await informers["nodes"].synced.wait()
+            tasks.create_task(keeper.reconciler.run())
+            tasks.create_task(keeper.follow_state())
+
+
+class Keeper:
+    """Decides, from nodes, topologies and strategies, what is to be written."""
+
+    def __init__(self, context: Context) -> None:
+        self._client = context.client
+        self._clock = context.clock
+        self._slo = context.slo
+        self._version = 0
+        self._unknown: dict[str, str] = {}
+        budget = Budget(context.clock, 10.0, 10.0)
+        self.reconciler = Reconciler(AmplificationController.name, self.due, context.clock, budget)
+        self.nodes = nodes.Held(self.reconciler.seen)
+        self.topologies = nodes.Held(self.reconciler.touch)
+
+    async def follow_state(self) -> None:
+        """Look at every node when strategies change; say of which nodes the ratio cannot be told; until cancelled."""
+        noted_at = self._clock.monotonic()
+        while True:
+            if self._slo.version != self._version:
+                self._version = self._slo.version
+                self.reconciler.touch_all(self.nodes.objects)
+            if self._clock.monotonic() - noted_at >= NOTE_SECONDS:
+                noted_at = self._clock.monotonic()
+                self._note()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def due(self, name: str) -> Write | None:
+        """Return the write that brings a node's annotations in step, or None where they are, or nothing is known."""
+        node: Node | None = self.nodes.objects.get(name)
+        self._unknown.pop(name, None)
+        labels = {} if node is None else node.metadata.labels or {}
+        config = self._slo.config_of(labels)
+        if node is None or config is None:
+            return None
+        held = node.metadata.annotations or {}
+        topology: Described | None = self.topologies.objects.get(name)
+        described = {} if topology is None else topology.metadata.annotations or {}
+        ratio = ratios.normalization(
+            config.of("cpu-normalization-config", labels),
+            labels.get(NORMALIZATION_LABEL),
+            ratios.basic_info(described.get(CPU_BASIC_INFO_ANNOTATION)),
+        )
+        changes: dict[str, str | None] = {}
+        if ratio.text is None:
+            self._unknown[name] = ratio.reason
+        elif not ratios.same_normalization(held.get(NORMALIZATION_ANNOTATION), ratio.text):
+            changes[NORMALIZATION_ANNOTATION] = ratio.text
+        in_force = ratio.text or held.get(NORMALIZATION_ANNOTATION)
+        wanted = ratios.amplification_text(
+            ratios.amplification(config.of("resource-amplification-config", labels), in_force)
+        )
+        if not ratios.same_amplification(held.get(AMPLIFICATION_ANNOTATION), wanted):
+            changes[AMPLIFICATION_ANNOTATION] = wanted
+        if not changes:
+            return None
+        patch = {"metadata": {"annotations": changes}}
+        return lambda: self._client.patch(NODES, name, patch, field_manager=FIELD_MANAGER)
+
+    def _note(self) -> None:
+        """Say in the conditions on which nodes normalization is asked for and cannot be had, by reason."""
+        by_reason: dict[str, list[str]] = collections.defaultdict(list)
+        for name, reason in sorted(self._unknown.items()):
+            by_reason[reason].append(name)
+        notes = [f"{nodes.some(names)}: no ratio, {reason}" for reason, names in by_reason.items()]
+        if notes:
+            self._slo.notes["cpu-normalization-config"] = "; ".join(notes)
+        else:
+            self._slo.notes.pop("cpu-normalization-config", None)
