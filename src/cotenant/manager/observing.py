@@ -26,9 +26,11 @@ class Observed(registry.Collector):
     def collect(self) -> list[core.Metric]:
         counter, gauge = core.CounterMetricFamily, core.GaugeMetricFamily
         synced = gauge("cotenant_manager_synced", "1 while what is followed is in step.", labels=["controller", "kind"])
+        lists = counter("cotenant_manager_lists", "Times that all was listed anew.", labels=["controller", "kind"])
         for (controller, kind), informer in self._informers.items():
             in_step = informer.synced.is_set() and informer.last_error is None
             synced.add_metric([controller, kind], float(in_step))
+            lists.add_metric([controller, kind], informer.lists)
         writes = counter("cotenant_manager_writes", "Objects written, by controller.", labels=["controller"])
         failures = counter("cotenant_manager_write_failures", "Writes that failed.", labels=["controller"])
         conflicts = counter(
@@ -40,4 +42,4 @@ class Observed(registry.Collector):
             failures.add_metric([name], one.counts.failures)
             conflicts.add_metric([name], one.counts.conflicts)
             waiting.add_metric([name], one.waiting)
-        return [synced, writes, failures, conflicts, waiting]
+        return [synced, lists, writes, failures, conflicts, waiting]
