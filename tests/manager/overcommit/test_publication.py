@@ -84,7 +84,7 @@ def test_draining_leaves_room_for_those_that_are_there_only() -> None:
 
 
 def test_what_falls_most_is_most_urgent() -> None:
-    assert publication.falls({CPU: 100, MEMORY: 100}, {CPU: 50, MEMORY: 200}) == Fraction(1, 2)
+    assert publication.falls({CPU: 100, MEMORY: 100}, {CPU: 50, MEMORY: 200}) == 0.5
     assert publication.falls({CPU: 100}, {CPU: 150}) == 0
     assert publication.falls({CPU: 100}, {}) == 1
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Literal
 
 from cotenant.kube.budget import Budget
@@ -35,7 +34,7 @@ class Decision:
     state: State
     body: dict[str, Any] | None = None
     """The merge patch of the Node's status; None: nothing to write."""
-    urgency: Fraction = Fraction(0)
+    urgency: float = 0.0
     """The largest share by which a value goes down: promises that cannot be kept are taken back first."""
     is_rise: bool = False
     """Nothing goes down, and more is offered than we last offered."""

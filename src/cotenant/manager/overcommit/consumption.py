@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
+
 from cotenant.api import timestamp, usage
 from cotenant.api.koordinator import node_metric
 from cotenant.manager.overcommit import names
@@ -14,8 +16,7 @@ Source = Literal["stream", "NodeMetric"]
 OFFLINE_PRIORITIES = ("koord-batch", "koord-free")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, gc=False):
     """Whole thousandths of a core, and bytes, rounded up; None is unknown."""
 
     cpu: int | None = None
@@ -26,8 +27,10 @@ class Use:
         return self.cpu if resource == "cpu" else self.memory
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodUse:
+NOTHING, UNKNOWN = Use(0, 0), Use()
+
+
+class PodUse(msgspec.Struct, frozen=True, gc=False):
     """What one pod uses, and whether it is offline work by its node: all that is known of one that is not listed."""
 
     use: Use
@@ -44,12 +47,12 @@ class Consumption:
     """What neither pods nor host applications use; None: it is the rest."""
     pods: Mapping[str, PodUse] = dataclasses.field(default_factory=dict)
     """By ``namespace/name``."""
-    host_high_priority: Use = Use(0, 0)
+    host_high_priority: Use = NOTHING
     """Applications outside Kubernetes, other than batch ones."""
-    host_offline: Use = Use(0, 0)
+    host_offline: Use = NOTHING
     zones: Mapping[int, Use] = dataclasses.field(default_factory=dict)
     """What the system uses of each NUMA node."""
-    reclaimable: Use = Use()
+    reclaimable: Use = UNKNOWN
     """What prod work asked for and is predicted not to use."""
 
     def system_use(self, resource: names.Resource, unmeasured: int) -> int | None:
@@ -64,9 +67,9 @@ class Consumption:
         total = self.node.of(resource)
         if total is None:
             return None
-        known = [pod.use.of(resource) for pod in self.pods.values()]
-        known += [self.host_high_priority.of(resource), self.host_offline.of(resource)]
-        return max(total - sum(part or 0 for part in known) - unmeasured, 0)
+        of_pods = sum([pod.use.of(resource) or 0 for pod in self.pods.values()])
+        of_hosts = (self.host_high_priority.of(resource) or 0) + (self.host_offline.of(resource) or 0)
+        return max(total - of_pods - of_hosts - unmeasured, 0)
 
 
 def of_node_metric(status: node_metric.NodeMetricStatus) -> Consumption:

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+from collections.abc import Sequence
 
 from cotenant.api.koordinator import node_metric
 from cotenant.kube import errors
@@ -22,6 +23,8 @@ from cotenant.manager.reconciling import Due, Reconciler, Write
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
+NODES_AT_ONCE = 100
+"""Looked at without a break in which leases are renewed and watches read."""
 SWEEP_SECONDS = 15.0
 """How often every node is looked at, whatever happens: use grows old without an event."""
 FALLS_PER_SECOND = 20.0
@@ -99,18 +102,25 @@ class Term:
 
     async def _look(self) -> None:
         while True:
-            self.look()
+            changed = self.changed()
+            for start in range(0, len(changed), NODES_AT_ONCE):
+                self.look(changed[start : start + NODES_AT_ONCE])
+                await asyncio.sleep(0)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def look(self) -> None:
-        """Decide about each node of which something has changed, and put those to be written in line."""
+    def changed(self) -> list[str]:
+        """Return the nodes to be looked at: those of which something has changed, and from time to time all."""
         now = self._clock.monotonic()
         if now - self._swept_at >= SWEEP_SECONDS or self._version != self._context.slo.version:
             self._swept_at, self._version = now, self._context.slo.version
             self._dirty.update(self.nodes.facts)
             self.zones.touch_all(self.topologies.facts)
-        names, self._dirty = self._dirty, set()
-        for name in names:
+        changed, self._dirty = self._dirty, set()
+        return list(changed)
+
+    def look(self, changed: Sequence[str]) -> None:
+        """Decide about nodes, and put those to be written in line."""
+        for name in changed:
             decision = self.decide(name)
             if decision is not None and decision.body is not None:
                 (self.falls if decision.urgency else self.rises).touch(name)

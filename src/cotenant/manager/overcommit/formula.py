@@ -5,17 +5,17 @@ in exact arithmetic, so that rounding never promises what is not there.
 """
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Literal
+
+import msgspec
 
 Policy = Literal["usage", "request", "maxUsageRequest"]
 POLICIES: tuple[Policy, ...] = ("usage", "request", "maxUsageRequest")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one high-priority pod holds of the resource."""
 
     request: int | None
@@ -66,7 +66,9 @@ class Batch:
         """The amount that all schedulers share."""
         left = max(self.capacity - self.margin - self.system - self.high_priority, 0)
         bounded = left if self.cap is None else min(left, self.cap)
-        return math.floor(bounded * max(self.amplification, Fraction(1)))
+        if self.amplification <= 1:
+            return bounded
+        return bounded * self.amplification.numerator // self.amplification.denominator
 
     @property
     def value(self) -> int:
@@ -75,7 +77,7 @@ class Batch:
 
 def share(amount: int, percent: Fraction) -> int:
     """Return so many percent of an amount, rounded down."""
-    return math.floor(amount * percent / 100)
+    return amount * percent.numerator // (percent.denominator * 100)
 
 
 def batch(

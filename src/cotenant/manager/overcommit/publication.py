@@ -20,7 +20,7 @@ def differs(old: int | None, new: int | None, threshold: Fraction) -> bool:
     """
     if old is None or new is None:
         return old is not new
-    return abs(new - old) > old * threshold
+    return abs(new - old) * threshold.denominator > old * threshold.numerator
 
 
 def is_due(old: Values, new: Values, since_seconds: float | None, strategy: Strategy) -> bool:
@@ -85,7 +85,7 @@ def origin_text(origin: Mapping[str, int] | None) -> str | None:
     )
 
 
-def falls(published: Values, new: Values) -> Fraction:
+def falls(published: Values, new: Values) -> float:
     """Return the largest share by which a published value goes down, 0 where none does: what is urgent."""
-    shares = [Fraction(old - new.get(name, 0), old) for name, old in published.items() if old > 0]
-    return max([share for share in shares if share > 0], default=Fraction(0))
+    shares = [(old - new.get(name, 0)) / old for name, old in published.items() if old > 0]
+    return max([0.0, *shares])

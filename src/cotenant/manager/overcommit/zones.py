@@ -93,12 +93,13 @@ def values_of(
     A pod that is bound counts where it is bound; everything that is not is spread evenly.
     """
     found: dict[str, dict[str, int]] = {zone.name: {} for zone in facts.zones}
+    view = balance.View(pods, use, strategy, wall)
     for resource in names.RESOURCES:
-        system = balance.system_used(pods, use, resource)
+        system = view.system_used(resource)
         if system is None:
             continue
-        held = balance.claims(pods, use, strategy, wall, resource)
-        amounts = [(_shares(facts, pod), claim.amount(strategy.policy[resource])) for pod, claim in held]
+        policy = strategy.policy[resource]
+        amounts = [(_shares(facts, pod), claim.amount(policy)) for pod, claim in view.claims(resource)]
         even = Fraction(1, len(facts.zones)) if facts.zones else Fraction(0)
         for zone in facts.zones:
             measured = use.zones.get(zone.number)
@@ -112,7 +113,7 @@ def values_of(
                 reserved=math.ceil(node.reserved[resource] * even),
                 claims=[formula.Claim(request=None, used=amount) for amount in here],
                 cap_percent=strategy.batch_percent[resource],
-                amplification=node.amplification if resource == "cpu" else Fraction(1),
+                amplification=node.amplification if resource == "cpu" else balance.UNAMPLIFIED,
                 third_party=math.ceil(node.third_party.get(names.BATCH[resource], 0) * even),
             )
             found[zone.name][names.BATCH[resource]] = terms.value
