@@ -137,6 +137,10 @@ def test_use_is_told_in_time_survives_the_kubelet_and_its_loss_evicts_nobody(bus
                 cluster.request("POST", PODS, batch_pod("job", 1000))
                 wait_for(lambda: objects.phase("job") == "Running", 60, "the batch pod to be placed and to run")
 
+                said = programs.run(["overcommit", node.NAME, "--json"])
+                assert json.loads(said.stdout)["asked"] == {CPU: 1000, MEMORY: 32 << 20}, said.stderr
+                assert json.loads(said.stdout)["offered"][CPU] == offered()
+
                 gone = {"capacity": {CPU: None}, "allocatable": {CPU: None}}
                 cluster.request("PATCH", f"{NODE}/status", {"status": gone}, "application/merge-patch+json")
                 print(

@@ -39,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
         "Answer kube-scheduler and Volcano: nodes to avoid, scores, Kata readiness.",
     ),
     Command("manager", "manager", "Cluster", "Keep what nodes and pods get in step with what operators wrote."),
+    Command("overcommit", "overcommit", "Cluster", "Say what a node offers to batch and mid work, term by term."),
     Command("rollout", "rollout", "Cluster", "Show staged rollouts; pause, resume and abort them."),
     Command("crd", "crd", "Cluster", "Print or install the kinds of cotenant: reports, rules, rollouts."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),

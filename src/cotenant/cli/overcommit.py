@@ -1,0 +1,148 @@
+"""``cotenant overcommit``: what a node offers to batch and mid work, and how that comes about."""
+
+import asyncio
+import pathlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from cotenant.manager.overcommit.statement import Statement
+
+File = pathlib.Path | None
+_GIB = 1 << 30
+_BATCH = {
+    "capacity": "capacity",
+    "margin": "− margin, kept free",
+    "system": "− system, used or reserved",
+    "high_priority": "− pods with precedence",
+    "cap": "at most",
+    "amplification": "× amplification",
+    "third_party": "− given out by others",
+    "value": "= worked out",
+}
+_MID = {
+    "reclaimable": "reclaimable of prod",
+    "unallocated": "+ share of unallocated",
+    "unused": "at most what is unused",
+    "cap": "at most",
+    "third_party": "− given out by others",
+    "value": "= worked out",
+}
+_NEUTRAL = {"cap": None, "amplification": 1.0, "third_party": 0}
+"""Terms that are shown only where they change something."""
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="[NODE]", help="A node of the cluster.")] = "",
+    node: Annotated[File, typer.Option(metavar="FILE", help="A v1 Node instead, with the files below.")] = None,
+    pods: Annotated[File, typer.Option(metavar="FILE", help="Its pods: a v1 PodList.")] = None,
+    metric: Annotated[File, typer.Option(metavar="FILE", help="What it uses: its NodeMetric.")] = None,
+    config: Annotated[File, typer.Option(metavar="FILE", help="The ConfigMap with Koordinator's strategies.")] = None,
+    at: Annotated[str, typer.Option(metavar="TIME", help="Take this for now, with files: RFC 3339.")] = "",
+    slo_config: Annotated[
+        str, typer.Option(metavar="NAMESPACE/NAME", help="Where that ConfigMap is in the cluster.")
+    ] = "koordinator-system/slo-controller-config",
+    kubeconfig: Annotated[File, typer.Option(help="Which cluster; the usual one by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a node offers to batch and mid work, what it should, and how that comes about, term by term."""
+    from cotenant.cli import printing
+
+    if bool(name) == (node is not None):
+        raise typer.BadParameter("give the name of a NODE of the cluster, or --node FILE")
+    found = _of_files(node, pods, metric, config, at) if node is not None else _of_cluster(name, slo_config, kubeconfig)
+    if as_json:
+        printing.print_json(found)
+        return
+    for problem in found.problems:
+        typer.echo(f"not taken: {problem}", err=True)
+    typer.echo(_headline(found))
+    printing.print_table(
+        ("resource", "offered", "asked for", "worked out"),
+        [
+            [name, *(_amount(name, amounts.get(name)) for amounts in (found.offered, found.asked, found.worked_out))]
+            for name in sorted({*found.offered, *found.asked, *found.worked_out})
+        ],
+        "It offers nothing of the kind.",
+    )
+    for title, tier, words in (("batch", found.batch, _BATCH), ("mid", found.mid, _MID)):
+        if tier:
+            _print_terms(title, tier, words)
+
+
+def _headline(found: "Statement") -> str:
+    how = {
+        "off": "co-location is off there",
+        "unknown": "nobody has told of its use: no NodeMetric (the manager itself may read the stream)",
+        "degraded": f"its use was last told {found.age_seconds:.0f} s ago, too long" if found.age_seconds else "",
+        "current": f"its use is known by {found.source}, {found.age_seconds} s old",
+    }
+    return f"{found.node}: {how[found.state]}"
+
+
+def _print_terms(title: str, tier: Any, words: dict[str, str]) -> None:
+    from cotenant.cli import printing
+
+    rows = [
+        [text, *(_term(field, resource, terms[field]) for resource, terms in tier.items())]
+        for field, text in words.items()
+        if field not in _NEUTRAL or any(terms[field] != _NEUTRAL[field] for terms in tier.values())
+    ]
+    printing.print_table((title, *tier), rows, "")
+
+
+def _term(field: str, resource: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:g}" if field == "amplification" else _amount(resource, value)
+
+
+def _amount(resource: str, value: int | None) -> str:
+    """Return cores or GiB, as a person reads them."""
+    if value is None:
+        return "–"
+    return f"{value / 1000:.3f} cores" if resource.endswith("cpu") else f"{value / _GIB:.2f} GiB"
+
+
+def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: str) -> "Statement":
+    import msgspec
+
+    from cotenant.api import timestamp
+    from cotenant.api.koordinator import node_metric
+    from cotenant.cli import inputs
+    from cotenant.manager.overcommit import looking, nodes
+    from cotenant.manager.overcommit.pods import PodObject
+    from cotenant.units.clock import ManualClock, SystemClock
+    from cotenant.units.malformed import MALFORMED
+
+    wall = timestamp.parse(at) if at else SystemClock().wall()
+    if wall is None:
+        raise typer.BadParameter(f"--at {at}: write a time like 2026-11-30T00:00:00Z")
+
+    def as_kind(value: Any, path: pathlib.Path, kind: Any) -> Any:
+        try:
+            return msgspec.convert(value, kind, strict=False)
+        except MALFORMED as error:
+            raise inputs.BadInput(f"{path}: {error}") from None
+
+    listed = [] if pods is None else as_kind(inputs.read_object(pods).get("items") or [], pods, list[PodObject])
+    data = {} if config is None else as_kind(inputs.read_object(config).get("data") or {}, config, dict[str, str])
+    reported = None if metric is None else as_kind(inputs.read_object(metric), metric, node_metric.NodeMetric)
+    found = as_kind(inputs.read_object(node), node, nodes.NodeObject)
+    return looking.state(found, listed, reported, data, ManualClock(wall=wall))
+
+
+def _of_cluster(name: str, slo_config: str, kubeconfig: File) -> "Statement":
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.manager.controller import Place
+    from cotenant.manager.overcommit import looking
+    from cotenant.units.clock import SystemClock
+
+    namespace, _, config = slo_config.partition("/")
+
+    async def look() -> "Statement":
+        async with Client(load_configuration(kubeconfig)) as client:
+            return await looking.look(client, name, Place(namespace, config), SystemClock())
+
+    return asyncio.run(look())
