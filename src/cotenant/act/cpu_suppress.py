@@ -1,15 +1,17 @@
 """Offline work gets what online work leaves of the CPUs, up to a threshold of the node."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from cotenant.act import cgroup, cpu_pool
-from cotenant.act.draft import Draft
+from cotenant.act.draft import Draft, Target
 from cotenant.act.registry import strategy
 from cotenant.model.node import Use
 from cotenant.model.pod import Container, Pod
 from cotenant.model.policy import NodeSlo, ThresholdStrategy
 from cotenant.model.snapshot import PodGroup, Snapshot
+from cotenant.units import cpulist
 from cotenant.units.limit import NONE, Limit
 from cotenant.units.plan import PlanItem
 
@@ -138,6 +140,27 @@ def tightened(snapshot: Snapshot, slo: NodeSlo) -> tuple[PlanItem, ...]:
 def uses_quota(threshold: ThresholdStrategy) -> bool:
     """Return whether suppression is on and by quota."""
     return bool(threshold.enable) and threshold.cpu_suppress_policy == "cfsQuota"
+
+
+def in_force(
+    snapshot: Snapshot, slo: NodeSlo, targets: Iterable[Target]
+) -> tuple[Literal["cpuset", "cfsQuota"], float] | None:
+    """Return by which policy offline work is held and to how many CPUs, by what a plan wants; None where it is not."""
+    if not slo.threshold.enable:
+        return None
+    wanted = {target.path: target.value for target in targets if target.strategy == "cpu_suppress"}
+    directory = snapshot.qos_paths.get("BestEffort")
+    apart = [group.path for group in _apart(snapshot)]
+    if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
+        shares = []
+        for group in [*([directory] if directory else []), *apart]:
+            limit = Limit.parse(wanted.get(cgroup.quota_path(snapshot, group) or "", "max").partition(" ")[0])
+            if limit.value is not None:
+                shares.append(limit.value / cgroup.period_usec(snapshot, group))
+        return ("cfsQuota", sum(shares)) if shares else None
+    sets = [wanted.get(cgroup.cpuset_path(snapshot, group) or "") for group, _ in _groups(snapshot)]
+    narrowest = min((len(cpulist.parse(text)) for text in sets if text), default=None)
+    return None if narrowest is None else ("cpuset", float(narrowest))
 
 
 def _spared(pod: Pod) -> bool:

@@ -28,6 +28,9 @@ def command(
     no_cluster: Annotated[bool, typer.Option("--no-cluster", help="Follow no API server; --mode holds.")] = False,
     nri: Annotated[File, typer.Option(metavar="SOCKET", help="Of containerd: set up before start.")] = None,
     metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve /metrics there.")] = "",
+    koordlet_metrics: Annotated[
+        bool, typer.Option("--koordlet-metrics", help="Also under koordlet's names what existing alerts ask for.")
+    ] = False,
     priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
     beside_others: Annotated[
         bool, typer.Option("--beside-others", help="Enforce although another co-location agent runs here.")
@@ -73,6 +76,7 @@ def command(
         kubeconfig=kubeconfig,
         follow_cluster=not no_cluster,
         metrics=metrics,
+        koordlet_metrics=koordlet_metrics,
         nri=nri,
         interface=None if priority_interface is None else _one_of(priority_interface, "priority-interface"),
         beside_others=beside_others,

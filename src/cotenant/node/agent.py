@@ -25,6 +25,7 @@ from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
 from cotenant.model.snapshot import Snapshot
 from cotenant.node import accounting, labels, presence
+from cotenant.node.aliases import Aliases
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -92,6 +93,8 @@ class Agent:
         self.releasing = Releasing(root, enforcer, self._clock)
         self.accounting = accounting.Accounting(self._clock, state)
         """What offline work asked for, got and lost."""
+        self.aliases: Aliases | None = None
+        """Set where the metrics are wanted under koordlet's names too."""
         self._seen: Snapshot | None = None
         self.evaluation: Evaluation | None = None
         self.present = presence.Presence()
@@ -201,7 +204,20 @@ class Agent:
         """Count a round in which nothing is decided: what offline work gets, by the groups as they were last seen."""
         if self._seen is not None:
             used = self._usage(None)
-            self.accounting.take(self._seen, used, accounting.NOTHING_ENFORCED, None)
+            self._tell(self._seen, used, accounting.NOTHING_ENFORCED)
+
+    def _tell(
+        self,
+        seen: Snapshot,
+        used: Usage | None,
+        slo: NodeSlo,
+        plan: Plan | None = None,
+        done: enforcing.Round | None = None,
+    ) -> None:
+        """Hand a round to whoever counts: the policy in force, and what was planned and done where something was."""
+        self.accounting.take(seen, used, slo, done)
+        if self.aliases is not None:
+            self.aliases.take(seen, used, slo, plan, done)
 
     def enforce_once(self) -> None:
         """Look, decide, and (in mode enforce) write."""
@@ -222,13 +238,16 @@ class Agent:
             self.shadow.take(seen, plan)
         if not enforcing_now:
             self._fast_path.aim((), ())
-            self.accounting.take(seen, now_used, accounting.NOTHING_ENFORCED, None)
+            self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
             return
         cpus = len(seen.topology.cpus)
         ago = self._fast_path.ago_seconds
         done = self._enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, ago()))
         self._count(done)
-        self.accounting.take(seen, now_used, accounting.NOTHING_ENFORCED if done.conflict else slo, done)
+        if done.conflict:
+            self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
+        else:
+            self._tell(seen, now_used, slo, plan, done)
         online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
         ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
         self._fast_path.aim(online, ready)

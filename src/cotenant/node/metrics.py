@@ -1,6 +1,6 @@
 """What the agent tells Prometheus of itself. Series are bounded: labels come from closed lists."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import prometheus_client
 from prometheus_client import core, registry
@@ -110,9 +110,10 @@ def _shadow(shadow: Shadow) -> Iterator[core.Metric]:
     yield core.GaugeMetricFamily("cotenant_node_shadow_irreversible", text, value=irreversible)
 
 
-def serve(collector: AgentCollector, listen: str) -> None:
+def serve(collectors: Sequence[registry.Collector], listen: str) -> None:
     """Serve ``/metrics`` in a thread of its own, on an address that the operator chose."""
     own = prometheus_client.CollectorRegistry()
-    own.register(collector)
+    for collector in collectors:
+        own.register(collector)
     host, _, port = listen.rpartition(":")
     prometheus_client.start_http_server(int(port), host.strip("[]") or "127.0.0.1", registry=own)

@@ -14,7 +14,7 @@ from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import channel, ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
+from cotenant.node import agent, aliases, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -35,6 +35,8 @@ class Settings:
     kubeconfig: pathlib.Path | None = None
     follow_cluster: bool = True
     metrics: str = ""
+    koordlet_metrics: bool = False
+    """Some metrics under koordlet's names too."""
     nri: pathlib.Path | None = None
     interface: InterfaceName | None = None
     beside_others: bool = False
@@ -72,8 +74,10 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         decisions = starting.Starting(source, kept, enforcer)
         plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust, decisions.resizing)
     collector = metrics.AgentCollector(working, source, kept, sender, plugin)
+    if settings.koordlet_metrics:
+        working.aliases = aliases.Aliases(settings.name)
     if settings.metrics:
-        metrics.serve(collector, settings.metrics)
+        metrics.serve([collector, *([working.aliases] if working.aliases else [])], settings.metrics)
     doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
     started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
     try:
