@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
-from cotenant.cli import moving, printing, roots
+from cotenant.cli import kept_out, moving, printing, roots
 from cotenant.kernel import check
 from cotenant.model.priority import NAMES, InterfaceName
 from cotenant.units import errors
@@ -33,11 +33,19 @@ def command(
         False, "--koordinator", help="Not this node: what would change on each node of a cluster that runs Koordinator."
     ),
     node: str = typer.Option("", "--node", metavar="NAME", help="With --koordinator: this node only."),
-    kubeconfig: pathlib.Path | None = typer.Option(None, "--kubeconfig", help="With --koordinator: which cluster."),
+    daemonsets: bool = typer.Option(
+        False, "--daemonsets", help="Not this node: DaemonSets that `scheduler --taints hard` would keep out of nodes."
+    ),
+    kubeconfig: pathlib.Path | None = typer.Option(
+        None, "--kubeconfig", help="With --koordinator or --daemonsets: which cluster."
+    ),
 ) -> None:
     """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way."""
     if koordinator:
         moving.show(kubeconfig, node, as_json)
+        return
+    if daemonsets:
+        kept_out.show(kubeconfig, as_json)
         return
     required = [name for text in [*require, *(names or [])] for name in text.split(",") if name]
     if names and not require:

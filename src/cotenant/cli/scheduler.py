@@ -125,23 +125,9 @@ def daemonsets(
     json: Json = False,
 ) -> None:
     """List the DaemonSets whose pods --taints hard would keep out of tainted nodes. Exit 1: there are some."""
-    import asyncio
+    from cotenant.cli import kept_out
 
-    from cotenant.cli import printing
-    from cotenant.kube.client import Client, load_configuration
-    from cotenant.scheduler import daemonsets as known
-
-    async def work() -> list[str]:
-        async with Client(load_configuration(kubeconfig), "cotenant-scheduler") as client:
-            return await known.list_kept_out(client)
-
-    found = asyncio.run(work())
-    if json:
-        printing.print_json({"keptOut": found})
-    else:
-        typer.echo("\n".join(found) if found else "every DaemonSet tolerates the taint")
-    if found:
-        raise typer.Exit(1)
+    kept_out.show(kubeconfig, json)
 
 
 @app.command()
