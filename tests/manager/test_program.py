@@ -8,6 +8,7 @@ import httpx
 import prometheus_client
 import pytest
 from starlette.applications import Starlette
+from tests.kube.conftest import status
 from tests.manager.waiting import ended, until
 
 from cotenant.kube.client import Client
@@ -76,6 +77,18 @@ async def test_a_term_begins_anew_and_its_metrics_end_with_it(api: Any, client: 
         assert "cotenant_manager_leading 1.0" in text
         await ended(leading)
         assert "part_runs" not in manager.metrics_text().decode()
+
+
+async def test_without_its_namespace_it_is_not_ready_and_says_why(api: Any, client: Client) -> None:
+    gone = status(404, "NotFound", 'namespaces "cotenant-system" not found')
+    api.fail(f"POST {AT}", gone)
+    manager = made(client, controllers=[])
+    readiness = manager._context.readiness
+    running = asyncio.create_task(manager.run())
+    await until(lambda: "namespaces" in readiness.waiting.get("lease", ""))
+    await until(lambda: not readiness.waiting)
+    assert manager.elector.leading
+    await ended(running)
 
 
 async def test_what_a_part_raises_ends_the_manager_and_gives_the_lease_up(api: Any, client: Client) -> None:

@@ -83,6 +83,8 @@ class Elector:
         self._seen: LeaseSpec | None = None
         self._seen_at = -float("inf")
         self.leading = False
+        self.last_error: str | None = None
+        """Why the last look at the lease failed; None after one that did not."""
 
     @property
     def leader(self) -> str | None:
@@ -137,8 +139,11 @@ class Elector:
     async def _attempt(self) -> bool:
         """Acquire or renew once; return whether the lease is ours now."""
         try:
-            return await self._try_once()
+            ours = await self._try_once()
+            self.last_error = None
+            return ours
         except errors.KubeError as error:
+            self.last_error = str(error)
             _log.info("lease %s/%s: %s", self._namespace, self._name, error)
             return False
 

@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 LEASE = "cotenant-manager"
 PAUSE_SECONDS = 2.0
+LOOK_SECONDS = 0.1
 
 Make = Callable[[], controller.Controller]
 
@@ -99,11 +100,26 @@ class Manager:
                 one = make()
                 tasks.create_task(one.run(self._context), name=one.name)
             tasks.create_task(self._campaign(), name="campaign")
+            tasks.create_task(self._wait_for_lease(), name="readiness")
 
     def metrics_text(self) -> bytes:
         """Return the metrics of the process and, while this replica leads, those of its controllers."""
         contexts = [self._context] if self._term is None else [self._context, self._term]
         return b"".join(prometheus_client.generate_latest(one.metrics) for one in contexts)
+
+    async def _wait_for_lease(self) -> None:
+        """Be ready once the lease was seen: later outages are the cluster's, and no reason to take servers away."""
+        readiness = self._context.readiness
+        readiness.wait_for("lease", "not seen yet")
+        told: str | None = None
+        while self.elector.leader is None:
+            error = self.elector.last_error
+            if error is not None and error != told:
+                told = error
+                _log.warning("lease %s/%s: %s", self._context.namespace, LEASE, error)
+                readiness.wait_for("lease", error)
+            await asyncio.sleep(LOOK_SECONDS)
+        readiness.ready("lease")
 
     async def _campaign(self) -> None:
         while True:
