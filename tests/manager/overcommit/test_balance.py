@@ -90,6 +90,11 @@ def test_a_metric_of_a_pod_that_is_not_listed_counts_unless_it_is_offline_work()
     assert balanced([], use)[CPU] == 57_000
 
 
+def test_a_metric_that_outlives_its_finished_pod_counts_for_nobody() -> None:
+    finished = pod("done", 0, high_priority=False, prod=False, running_since=None)
+    assert balanced([finished], measured(Use(5_000, 0), done=used(3_000)))[CPU] == 58_000
+
+
 def test_exclusive_pods_keep_their_cpus_and_not_their_memory() -> None:
     use = measured(Use(1_000, GIB), Use(0, 0), db=used(1_000, GIB))
     values = balanced([pod("db", 8_000, 30 * GIB, exclusive=True)], use)

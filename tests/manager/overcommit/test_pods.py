@@ -43,7 +43,9 @@ def test_who_has_precedence(priority: int, qos: str | None, kube_qos: str, high:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_finished_pod_holds_nothing(phase: str) -> None:
-    assert read({"cpu": "4"}, status={"phase": phase}) is None
+    found = read({"cpu": "4", names.BATCH["cpu"]: "7"}, spec={"priority": 9500}, status={"phase": phase})
+    assert found is not None
+    assert (found.high_priority, found.request["cpu"], found.extended) == (False, 0, {})
 
 
 def test_a_pod_without_a_node_holds_nothing() -> None:

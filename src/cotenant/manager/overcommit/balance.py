@@ -34,7 +34,7 @@ class Balance:
 
 
 def of(node: NodeFacts, pods: Sequence[PodFacts], use: Consumption, strategy: Strategy, wall: float) -> Balance:
-    """Return the balance of a node. ``pods`` are those bound to it that have not finished; ``wall`` is now."""
+    """Return the balance of a node. ``pods`` are those bound to it; ``wall`` is now."""
     batch: dict[names.Resource, formula.Batch] = {}
     mid: dict[names.Resource, formula.Mid] = {}
     view = View(pods, use, strategy, wall)

@@ -62,7 +62,7 @@ class Nodes:
 
 
 class Pods:
-    """The receiver of Pods: those that hold something, by node."""
+    """The receiver of Pods: those that are bound, by node."""
 
     def __init__(self, touch: Touch) -> None:
         self._touch = touch
@@ -70,7 +70,7 @@ class Pods:
         self._by_node: dict[str, dict[str, PodFacts]] = {}
 
     def on(self, node: str) -> list[PodFacts]:
-        """Return the pods that are bound to a node and have not finished."""
+        """Return the pods that are bound to a node."""
         return list(self._by_node.get(node, {}).values())
 
     def asked(self, resource: str) -> int:

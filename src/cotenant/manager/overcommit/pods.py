@@ -22,6 +22,7 @@ _KUBE_QOS: dict[str, koordinator.KubeQos] = {
 Amounts = Mapping[str, decimal.Decimal]
 ANYWHERE = koordinator.ResourceStatus()
 _NOTHING = decimal.Decimal(0)
+_NO_REQUEST: Mapping[names.Resource, int] = {"cpu": 0, "memory": 0}
 
 
 class _Resources(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +72,7 @@ class PodObject(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """One pod that is bound to a node and has not finished."""
+    """One pod that is bound to a node."""
 
     key: str
     node: str
@@ -96,15 +97,27 @@ class PodFacts:
 
 
 def decode(value: PodObject) -> PodFacts | None:
-    """Return the facts of a pod; None where it is bound to no node, or has finished and holds nothing.
+    """Return the facts of a pod; None where it is bound to no node.
+
+    One that has finished holds nothing; that it is known keeps a metric that outlives it from counting as a pod's that
+    is not.
 
     :raises BadQuantity: if a request is no quantity, which an API server does not let through.
     """
     metadata, spec, status = value.metadata, value.given_spec or _Spec(), value.given_status or _Status()
-    if not spec.node_name or status.phase in FINISHED:
+    if not spec.node_name:
         return None
+    namespace = metadata.namespace or "default"
+    if status.phase in FINISHED:
+        return PodFacts(
+            key=f"{namespace}/{metadata.name}",
+            node=spec.node_name,
+            high_priority=False,
+            prod=False,
+            request=_NO_REQUEST,
+        )
     read = koordinator.Pod(
-        namespace=metadata.namespace or "default",
+        namespace=namespace,
         name=metadata.name,
         uid=metadata.uid,
         kube_qos=_KUBE_QOS.get(status.qos_class or "", "Burstable"),
