@@ -23,6 +23,7 @@ from cotenant.node import sending
 from cotenant.units.clock import ManualClock
 
 ACCOUNT = "system:serviceaccount:cotenant-system:cotenant-node"
+READER = "system:serviceaccount:cotenant-system:cotenant-manager"
 
 
 @pytest.fixture
@@ -124,10 +125,21 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path,
 
 @pytest.fixture
 async def address(
-    fleet: Fleet, certificate: tuple[pathlib.Path, pathlib.Path], reviewer: Reviewer
+    fleet: Fleet,
+    certificate: tuple[pathlib.Path, pathlib.Path],
+    reviewer: Reviewer,
+    client: Client,  # noqa: F811
+    clock: ManualClock,
 ) -> AsyncIterator[str]:
     settings = Settings(listen="127.0.0.1:0", tls_certificate=certificate[0], tls_key=certificate[1])
-    receiver = receiving.Receiver(fleet, receiving.Instructions(), identify=reviewer.identify)
+    readers = Reviewer(client, [READER], clock)
+    receiver = receiving.Receiver(
+        fleet,
+        receiving.Instructions(),
+        identify=reviewer.identify,
+        identify_reader=readers.identify,
+        table_seconds=0.02,
+    )
     async with receiving.serving(receiver, settings.listen, credentials_of(settings)) as port:
         yield f"127.0.0.1:{port}"
 
@@ -175,6 +187,25 @@ async def test_others_are_turned_away(
                 pass
     assert caught.value.code() == code
     assert fleet.nodes == {}
+
+
+async def test_what_nodes_use_is_for_the_manager_alone(
+    fleet: Fleet, address: str, certificate: Any, users: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    users["node"], users["manager"] = user("n1"), user(None, READER)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await first_table(open_secure(certificate, tmp_path, "node")(address))
+    assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert not fleet.tallies
+    table = await first_table(open_secure(certificate, tmp_path, "manager")(address))
+    assert table.complete
+
+
+async def first_table(opening: grpc.aio.Channel) -> stream_pb2.UsageTable:
+    async with opening as opened, asyncio.timeout(5):
+        async for table in stream_pb2_grpc.StreamStub(opened).Usage(stream_pb2.UsageRequest()):
+            return table
+    raise AssertionError("the call ended without a table")
 
 
 async def test_plaintext_does_not_reach_a_tls_port(address: str) -> None:
