@@ -118,6 +118,7 @@ def node_agent(directory: pathlib.Path, *options: str, own_run: pathlib.Path | N
         f"--kubelet=https://127.0.0.1:{node.KUBELET_PORT}",
         f"--kubelet-ca={cluster.STATE}/pki/ca.crt",
         f"--state={directory}/state",
+        f"--kubelet-dir={cluster.STATE}/kubelet",
         *options,
     ]
     return Program(arguments, directory / "node.log", own_run=own_run)

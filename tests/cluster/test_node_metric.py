@@ -1,4 +1,4 @@
-"""The real agent's NodeMetric on the real node, beside the kernel's own accounts of the same pods."""
+"""The real agent's NodeMetric and NodeResourceTopology on the real node, beside the kernel's and kubelet's own words."""
 
 import os
 import pathlib
@@ -16,6 +16,8 @@ import cluster
 import node
 from cotenant.api import schema
 from cotenant.api.koordinator import node_metric as api
+from cotenant.api.koordinator import topology
+from cotenant.model import node as nodes
 
 AT = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 OWN = f"{AT}/{node.NAME}"
@@ -130,3 +132,51 @@ def test_figures_agree_with_the_kernels_own_accounts_and_end_with_the_object(
         agent.stop()
     assert agent.returncode == 0, agent.output()
     assert (tmp_path / "state/prediction.json").exists()
+
+
+TOPOLOGY = f"/apis/{topology.GROUP}/v1alpha1/noderesourcetopologies/{node.NAME}"
+OWN_CPU = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "1"}'}
+
+
+@pytest.fixture
+def topologies(kubeconfig: pathlib.Path) -> Iterator[None]:
+    generator = schema.Generator(schema.Traits())
+    whole = generator.of(topology.NodeResourceTopology)["properties"]
+    kinds = {name: whole[name] for name in ("topologyPolicies", "zones")}
+    objects.install_kind(topology.GROUP, topology.PLURAL, topology.KIND, kinds)
+    objects.delete(TOPOLOGY)
+    yield
+    objects.delete(f"{PODS}/own-cpu")
+    objects.delete(TOPOLOGY)
+
+
+def read_back() -> nodes.Topology:
+    return nodes.decode_topology(cluster.request("GET", TOPOLOGY), "nrt", nodes.Topology(cpus=()))
+
+
+def test_the_topology_is_accepted_follows_pods_and_is_left_alone_otherwise(
+    topologies: None, tmp_path: pathlib.Path
+) -> None:
+    agent = programs.node_agent(tmp_path, own_run=tmp_path / "run")
+    try:
+        took = wait_for(lambda: objects.found(TOPOLOGY), 60, agent.output())
+        print(f"written {took:.1f} s after the start of the agent")
+        found = read_back()
+        assert len(found.cpus) == os.cpu_count()
+        assert found.kubelet_policy == "none"
+        assert "".join(pool.cpuset for pool in found.share_pools or ()) == f"0-{(os.cpu_count() or 1) - 1}"
+        whole = cluster.request("GET", TOPOLOGY)
+        assert whole["metadata"]["annotations"][nodes.CPU_MANAGER_ANNOTATION] == '{"policy":"none"}'
+        assert [zone["name"] for zone in whole["zones"]] == sorted({f"node-{cpu.node}" for cpu in found.cpus})
+        assert whole["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        cluster.request(
+            "POST", PODS, objects.pod("own-cpu", "real", labels={"koordinator.sh/qosClass": "LSR"}, annotations=OWN_CPU)
+        )
+        took = wait_for(lambda: all("1" not in pool.cpuset for pool in read_back().share_pools or ()), 60)
+        print(f"the pool left the pod's CPU out {took:.1f} s after it was made")
+        written = cluster.request("GET", TOPOLOGY)["metadata"]["annotations"]
+        programs.settle(12)
+        assert cluster.request("GET", TOPOLOGY)["metadata"]["annotations"] == written
+    finally:
+        agent.stop()
+    assert agent.returncode == 0, agent.output()

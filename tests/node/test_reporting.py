@@ -40,8 +40,16 @@ class World:
     def __init__(self, server: ApiServer, opened: Client, state: pathlib.Path) -> None:
         self.server, self.clock, self.state = server, ManualClock(), state
         (state / "proc").mkdir(parents=True)
+        self.yields = False
         self.reporter = Reporter(
-            paths.Root(state), opened, "n1", lambda: PRESENT, Policy("n1", "observe"), self.clock, state / "kept"
+            paths.Root(state),
+            opened,
+            "n1",
+            lambda: PRESENT,
+            Policy("n1", "observe"),
+            lambda: self.yields,
+            self.clock,
+            state / "kept",
         )
 
     async def pass_time(self, seconds: int) -> None:
@@ -130,6 +138,16 @@ async def test_an_interval_past_what_schedulers_believe_is_shortened(world: Worl
         assert world.reporter.written_at is not None
         ages.append(world.clock.monotonic() - world.reporter.written_at)
     assert max(ages) < 180
+
+
+async def test_beside_another_agent_it_is_measured_and_written_once_that_is_gone(world: World) -> None:
+    world.yields = True
+    world.ask()
+    await world.pass_time(120)
+    assert world.puts == []
+    world.yields = False
+    await world.pass_time(1)
+    assert len(world.puts) == 1
 
 
 async def test_a_new_spec_starts_the_figures_anew_and_the_same_one_does_not(world: World) -> None:

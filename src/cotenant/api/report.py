@@ -89,6 +89,13 @@ class AgentCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     irreversible_writes: int = 0
 
 
+class DegradedPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that asks for CPUs of its own, has none, and is served as LS."""
+
+    name: str
+    reason: str | None = None
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What the agent found on its machine and says of itself: the mode in force, the priority interface, what Kata needs, its check, what is wrong now (absent: not looked at)."""  # noqa: E501
 
@@ -100,6 +107,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     check: NodeCheck | None = None
     counts: AgentCounts | None = None
     problems: list[str] = []
+    degraded_pods: list[DegradedPod] = []
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

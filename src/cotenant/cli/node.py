@@ -44,6 +44,12 @@ def command(
     state: Annotated[
         pathlib.Path, typer.Option(metavar="DIR", help="Where predictions are kept over restarts.")
     ] = pathlib.Path("/var/lib/cotenant"),
+    kubelet_directory: Annotated[
+        pathlib.Path, typer.Option("--kubelet-dir", metavar="DIR", help="Where the kubelet keeps its state.")
+    ] = pathlib.Path("/var/lib/kubelet"),
+    whole_cores: Annotated[
+        bool, typer.Option(help="Give LSE and LSR pods CPUs of their own where no scheduler did.")
+    ] = True,
     llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
@@ -83,6 +89,8 @@ def command(
         shadow=shadow,
         llc_probe=llc_probe,
         state=state,
+        kubelet_directory=kubelet_directory,
+        whole_cores=whole_cores,
     )
     asyncio.run(program.run(settings, _say))
 

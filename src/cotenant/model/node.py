@@ -48,6 +48,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     be_share_pools: tuple[Pool, ...] | None = None
     kubelet_pinned: frozenset[int] = frozenset()
     """CPUs that the kubelet's static policy has given to containers."""
+    kubelet_pods: Mapping[str, frozenset[int]] = {}
+    """The same by pod uid, where the kubelet's own state says so."""
     stated: bool = False
     """Whether somebody vouches for the kubelet's policy and the pools; otherwise nobody is known to give out CPUs."""
 

@@ -11,7 +11,9 @@ import logging
 import pathlib
 from collections.abc import Callable
 
-from cotenant.act import cpu_suppress, curing, planning, steadying
+import msgspec
+
+from cotenant.act import cpu_suppress, curing, planning, steadying, whole_cores
 from cotenant.act.draft import Draft, Plan
 from cotenant.detect import engine, presets
 from cotenant.kernel import disk, enforcing, fast_path, holdings, topology
@@ -26,6 +28,7 @@ from cotenant.model.sample import Sample
 from cotenant.model.snapshot import Snapshot
 from cotenant.node import accounting, labels, presence
 from cotenant.node.aliases import Aliases
+from cotenant.node.cpus import Assignments
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -75,9 +78,11 @@ class Agent:
         clock: clocks.Clock | None = None,
         shadow: Shadow | None = None,
         state: pathlib.Path | None = None,
+        cpus: Assignments | None = None,
     ) -> None:
         self._root = root
         self.shadow = shadow
+        self.cpus = cpus
         self._sampler = sampler
         self._source = source
         self._policy = kept
@@ -99,6 +104,8 @@ class Agent:
         self.evaluation: Evaluation | None = None
         self.present = presence.Presence()
         """Who is on the node, as of the last list of pods."""
+        self.seen: Snapshot | None = None
+        """The node at that moment, with everybody's CPUs."""
         self._unlisted: frozenset[str] = frozenset()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
@@ -170,9 +177,19 @@ class Agent:
         seen = self._enforcer.look(self._source.pods)
         applications = self._policy.slo.host_applications if self._policy.slo is not None else ()
         self.present = presence.of_snapshot(seen, applications)
+        self.seen = self._with_cpus(seen)
         self._sampler.label(
             labels.of_groups(seen.groups) | labels.of_applications(self.present.applications, applications)
         )
+
+    def _with_cpus(self, seen: Snapshot) -> Snapshot:
+        """Return the snapshot with what the Node object, the kubelet and we ourselves say about CPUs."""
+        seen = msgspec.structs.replace(seen, node=self._policy.node(seen.node))
+        if self.cpus is None:
+            return seen
+        self.cpus.refresh()
+        seen = msgspec.structs.replace(seen, topology=self.cpus.topology(seen.topology))
+        return whole_cores.applied(seen, self.cpus.placement.given)
 
     async def _enforce(self) -> None:
         while True:
@@ -184,6 +201,8 @@ class Agent:
                     continue
                 if self._policy.mode == "observe" and self.shadow is None:
                     self._account()
+                    if self.cpus is not None:
+                        self.cpus.rest()
                     continue
                 await asyncio.to_thread(self.enforce_once)
                 self.status.failing_rounds = 0
@@ -227,7 +246,11 @@ class Agent:
         newest, evaluation = self.newest, self.evaluation
         now_used = self._usage(here.capacity_memory_bytes)
         used = None if now_used is None else self._steadying.usage(now_used)
-        seen = self._enforcer.look(self._source.pods, node=here, usage=used)
+        seen = self._enforcer.look(
+            self._source.pods, node=here, usage=used, cpus=self.seen.topology if self.seen is not None else None
+        )
+        if self.cpus is not None and self.shadow is None:
+            seen = self.cpus.assign(seen)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
         plan = planning.plan(seen, slo, first=first)

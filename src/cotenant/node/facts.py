@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from cotenant.api import timestamp
-from cotenant.api.report import AgentCounts, NodeCheck, NodeFacts
+from cotenant.api.report import AgentCounts, DegradedPod, NodeCheck, NodeFacts
 from cotenant.kernel import check, enforcing, kata, paths
 from cotenant.model.priority import InterfaceName
 from cotenant.node.agent import Agent
@@ -21,6 +21,7 @@ CHECK_SECONDS = 60.0
 FAILING_ROUNDS = 3
 STALE_PODS_SECONDS = 60.0
 MAX_PROBLEMS = 8
+MAX_DEGRADED = 16
 PROBLEM_CHARACTERS = 200
 
 
@@ -80,6 +81,7 @@ class Telling:
                 restore_failures=parts.agent.releasing.failures,
                 irreversible_writes=parts.enforcer.irreversible_writes,
             ),
+            degraded_pods=self._degraded(),
             problems=[text[:PROBLEM_CHARACTERS] for text in self._problems()][:MAX_PROBLEMS],
         )
 
@@ -94,12 +96,19 @@ class Telling:
             irreversible=interface.sticky,
         )
 
+    def _degraded(self) -> list[DegradedPod]:
+        cpus = self._parts.agent.cpus
+        reasons = cpus.placement.degraded if cpus is not None else {}
+        return [DegradedPod(name=name, reason=why) for name, why in sorted(reasons.items())[:MAX_DEGRADED]]
+
     def _problems(self) -> list[str]:
         """Return what is wrong now, in words that do not change while it stays so."""
         parts = self._parts
         found = [f"{name}: {text}" for name, text in sorted(parts.policy.problems.items())]
         if parts.agent.status.failing_rounds >= FAILING_ROUNDS:
             found.append("rounds of enforcement fail")
+        if parts.agent.cpus is not None and parts.agent.cpus.problem:
+            found.append(parts.agent.cpus.problem)
         if parts.agent.releasing.problem:
             found.append(parts.agent.releasing.problem)
         age = parts.source.age_seconds

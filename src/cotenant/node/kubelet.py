@@ -9,9 +9,13 @@ import pathlib
 import ssl
 import urllib.parse
 
+import msgspec
+
 from cotenant.model import pod, pod_list
 from cotenant.node import errors
 from cotenant.units import clock as clocks
+from cotenant.units import quantity
+from cotenant.units.malformed import MALFORMED
 
 TIMEOUT_SECONDS = 3.0
 MAX_BODY_BYTES = 64 << 20
@@ -31,6 +35,30 @@ class Settings:
     """Accept any certificate: for kubelets that sign their own, on loopback only."""
     preemptable_is_offline: bool = False
     """Take ``volcano.sh/preemptable`` for class BE, as rubik does."""
+
+
+class KubeletConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the kubelet does with CPUs, as far as others must know."""
+
+    cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: dict[str, str] | None = None
+    reserved_system_cpus: str = msgspec.field(default="", name="reservedSystemCPUs")
+    kube_reserved: dict[str, str] | None = None
+    system_reserved: dict[str, str] | None = None
+    topology_manager_policy: str = "none"
+    topology_manager_scope: str = "container"
+
+    def reserved_millicores(self) -> int:
+        """Return how much CPU is reserved for the kubelet and the system.
+
+        :raises BadQuantity: if that is no quantity.
+        """
+        both = (self.kube_reserved or {}, self.system_reserved or {})
+        return sum(quantity.millicores(resources["cpu"]) for resources in both if "cpu" in resources)
+
+
+class _Configz(msgspec.Struct):
+    kubeletconfig: KubeletConfiguration
 
 
 class Kubelet:
@@ -64,6 +92,18 @@ class Kubelet:
             )
         except pod_list.BadPods as error:
             raise errors.KubeletUnreachable(str(error)) from None
+
+    def configuration(self) -> KubeletConfiguration:
+        """Return what the kubelet runs with (``/configz``).
+
+        :raises KubeletUnreachable: if the kubelet does not answer within three seconds, or not with its configuration.
+        """
+        try:
+            body = self._get("/configz")
+            return msgspec.json.decode(body, type=_Configz).kubeletconfig
+        except (OSError, http.client.HTTPException, *MALFORMED) as error:
+            self.close()
+            raise errors.KubeletUnreachable(f"{self._settings.url}/configz: {error or type(error).__name__}") from None
 
     def close(self) -> None:
         """End the connection; the next request opens one."""

@@ -13,6 +13,7 @@ from cotenant.node.policy import MODES, Policy
 from cotenant.node.reporting import Reporter
 from cotenant.node.sending import Sender
 from cotenant.node.shadow import Shadow
+from cotenant.node.topology_writing import TopologyWriter
 
 LISTEN = "127.0.0.1:7072"
 
@@ -29,7 +30,8 @@ class AgentCollector(registry.Collector):
         self._sender = sender
         self._plugin = plugin
         self.reporter: Reporter | None = None
-        """Set once there is a cluster to report to."""
+        self.topology: TopologyWriter | None = None
+        """Both are set once there is a cluster to report to."""
 
     def collect(self) -> Iterator[core.Metric]:
         status = self._agent.status
@@ -69,6 +71,11 @@ class AgentCollector(registry.Collector):
             counters |= {
                 "cotenant_node_metric_writes": ("NodeMetrics written.", self.reporter.writes),
                 "cotenant_node_metric_failures": ("Writes of a NodeMetric that failed.", self.reporter.failures),
+            }
+        if self.topology is not None:
+            counters |= {
+                "cotenant_node_topology_writes": ("NodeResourceTopologies written.", self.topology.writes),
+                "cotenant_node_topology_failures": ("Writes of one that failed.", self.topology.failures),
             }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)

@@ -14,7 +14,21 @@ from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import channel, ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
-from cotenant.node import agent, aliases, expiry, facts, metrics, nri, policy, reporting, sending, shadow, starting
+from cotenant.node import (
+    agent,
+    aliases,
+    cpus,
+    expiry,
+    facts,
+    metrics,
+    nri,
+    policy,
+    reporting,
+    sending,
+    shadow,
+    starting,
+    topology_writing,
+)
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
 
@@ -45,6 +59,9 @@ class Settings:
     llc_probe: bool = False
     state: pathlib.Path = pathlib.Path("/var/lib/cotenant")
     """What is to outlive the agent and a reboot: what predictions rest on."""
+    kubelet_directory: pathlib.Path = pathlib.Path("/var/lib/kubelet")
+    whole_cores: bool = True
+    """Give LSE and LSR pods CPUs of their own where no scheduler did."""
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -65,7 +82,10 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings) if settings.analyzer else None
     beside = shadow.Shadow(clock) if settings.shadow else None
-    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state)
+    given = cpus.Assignments(
+        root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
+    )
+    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given)
     telling = facts.Telling(
         facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
     )
@@ -92,17 +112,26 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
                 client = await opened.enter_async_context(Client(config, "cotenant-node"))
                 loops += [informer.run() for informer in policy.informers(client, settings.name, kept)]
                 loops.append(_expiry(client, settings.name, kept, sender, clock).run())
+                yields = _yields(enforcer, beside)
                 reporter = reporting.Reporter(
-                    root, client, settings.name, lambda: working.present, kept, clock, settings.state
+                    root, client, settings.name, lambda: working.present, kept, yields, clock, settings.state
                 )
-                collector.reporter = reporter
+                writing = topology_writing.TopologyWriter(
+                    root, client, settings.name, lambda: working.seen, given, kept, yields, clock
+                )
+                collector.reporter, collector.topology = reporter, writing
                 working.listen(reporter.take)
-                loops += [reporter.informer().run(), reporter.run()]
+                loops += [reporter.informer().run(), reporter.run(), writing.informer().run(), writing.run()]
             async with asyncio.TaskGroup() as tasks:
                 for loop in loops:
                     tasks.create_task(loop)
     finally:
         taking.close()
+
+
+def _yields(enforcer: enforcing.Enforcer, beside: shadow.Shadow | None) -> Callable[[], bool]:
+    """Return who says that this node's objects are another agent's to write: a koordlet that runs here too."""
+    return lambda: beside is not None or bool(enforcer.conflict)
 
 
 def _expiry(

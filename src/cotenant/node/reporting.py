@@ -48,7 +48,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reporter:
-    """Measures while a NodeMetric of this node exists, and writes its status. ``present`` says who is here now."""
+    """Measures while a NodeMetric of this node exists, and writes its status.
+
+    ``present`` says who is here now, ``yields`` that another agent writes the object: then it is only measured.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Reporter:
         name: str,
         present: Callable[[], Presence],
         policy: Policy,
+        yields: Callable[[], bool],
         clock: Clock,
         state: pathlib.Path,
         backoff: Backoff | None = None,
@@ -65,6 +69,7 @@ class Reporter:
         self._name = name
         self._present = present
         self._policy = policy
+        self._yields = yields
         self._clock = clock
         self._state = state
         self._backoff = backoff or Backoff(1.0, 20.0)
@@ -158,7 +163,7 @@ class Reporter:
         if now - self._saved_at >= SAVE_SECONDS:
             self._saved_at = now
             await asyncio.to_thread(self._save)
-        if self.meter is None or self._asked is None or now < self._due:
+        if self.meter is None or self._asked is None or now < self._due or self._yields():
             return
         status = node_metric.status_of(self.meter, self.predictor, self._subject(), now, self._clock.wall())
         if status is None:
