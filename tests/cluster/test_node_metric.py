@@ -1,4 +1,4 @@
-"""The real agent's NodeMetric and NodeResourceTopology on the real node, beside the kernel's and kubelet's own words."""
+"""The real agent's NodeMetric and NodeResourceTopology on the real node, beside what kernel and kubelet say."""
 
 import os
 import pathlib

@@ -49,6 +49,7 @@ def real_limit(snapshot: Snapshot) -> float:
         f"{PREFIX}.cpuEvictLowerPercent",
         f"{PREFIX}.cpuAllocatableEvictThresholdPercent",
         f"{PREFIX}.cpuAllocatableEvictLowerPercent",
+        f"{PREFIX}.cpuEvictTimeWindowSeconds",
         f"{PREFIX}.cpuEvictPolicy",
         f"{PREFIX}.evictEnabledPriorityThreshold",
         f"{PREFIX}.allocatableEvictPriorityThreshold",
@@ -60,7 +61,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     Three reasons in turn: satisfaction (offline work gets less than the lower percentage of what it asked for and
     uses nearly all of it), requests above what the node offers, and the node's use of CPU. Each stops as soon as
-    enough is released; pods that are terminating count, pods without metrics release nothing.
+    enough is released; pods that are terminating count, pods without metrics release nothing. How long a reason has to
+    last is for whoever looks again and again; one look alone counts it as satisfied.
     """
     if not slo.threshold.enable:
         return

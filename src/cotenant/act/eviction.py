@@ -28,13 +28,17 @@ class Ledger:
     chosen: dict[str, Pod] = dataclasses.field(default_factory=dict)
 
     def release(self, feature: str, victims: Sequence[Pod], need: float, amount: Amount, reason: str) -> None:
-        """Evict the victims in order until so much is released; pods that are terminating already count first."""
-        terminating = [pod for pod in self.draft.snapshot.pods if pod.terminating]
+        """Evict the victims in order until so much is released; pods that are on their way out already count first."""
+        snapshot = self.draft.snapshot
+        leaving = [pod for pod in snapshot.pods if pod.terminating or pod.key in snapshot.evicting]
+        terminating = [pod for pod in leaving if pod.key not in self.chosen]
         released = sum(amount(pod) for pod in (*terminating, *self.chosen.values()))
         for pod in victims:
             if released >= need:
                 return
             gain = amount(pod)
+            if pod.key in snapshot.evicting or pod.key in snapshot.spared:
+                continue
             if pod.key in self.chosen or gain <= 0 or not pod.eviction_allowed(feature):
                 continue
             self.chosen[pod.key] = pod

@@ -44,6 +44,9 @@ def command(
     state: Annotated[
         pathlib.Path, typer.Option(metavar="DIR", help="Where predictions are kept over restarts.")
     ] = pathlib.Path("/var/lib/cotenant"),
+    evict: Annotated[
+        bool, typer.Option("--evict", help="Evict offline pods through the API server where the policy says so.")
+    ] = False,
     kubelet_directory: Annotated[
         pathlib.Path, typer.Option("--kubelet-dir", metavar="DIR", help="Where the kubelet keeps its state.")
     ] = pathlib.Path("/var/lib/kubelet"),
@@ -64,6 +67,8 @@ def command(
     name = name or os.environ.get("NODE_NAME", "")
     if not name:
         raise typer.BadParameter("give the Node's name, or set NODE_NAME", param_hint="--node")
+    if evict and no_cluster:
+        raise typer.BadParameter("an API server evicts; leave --no-cluster out", param_hint="--evict")
     token = token_file or service_account.file("token")
     settings = program.Settings(
         name=name,
@@ -91,6 +96,7 @@ def command(
         state=state,
         kubelet_directory=kubelet_directory,
         whole_cores=whole_cores,
+        evict=evict,
     )
     asyncio.run(program.run(settings, _say))
 

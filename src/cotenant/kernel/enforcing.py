@@ -63,7 +63,6 @@ class Enforcer:
         self._agents: tuple[str, ...] = ()
         self.irreversible_writes = 0
         """Files written that the kernel does not take back."""
-        self.evictions = 0
 
     def look(
         self,
@@ -127,7 +126,6 @@ class Enforcer:
         outcomes = self._writer.apply(items)
         written = [outcome.item for outcome in outcomes if outcome.state == "written"]
         self.irreversible_writes += sum(item.irreversible for item in written)
-        self.evictions += sum(item.op == "evict" for item in written)
         return outcomes
 
     def _probe(self) -> None:

@@ -260,6 +260,21 @@ class Client:
         params: Params = {"fieldManager": field_manager, "force": force}
         await self._send("PATCH", resource.path(name, namespace, subresource), params, value, PATCH_TYPES["apply"])
 
+    async def evict(self, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> None:
+        """Ask for the eviction of this very pod, within its own grace unless another is given.
+
+        :raises NotFound: if it is gone.
+        :raises Conflict: if another pod has its name now.
+        :raises Throttled: if a disruption budget does not allow it now, or the server has too much to do.
+        :raises KubeError: if it cannot be asked for.
+        """
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        named = {"name": name, "namespace": namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": named, "deleteOptions": options}
+        await self._send("POST", PODS.path(name, namespace, "eviction"), body=body)
+
     async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
         """Delete an object.
 

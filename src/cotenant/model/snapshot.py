@@ -102,6 +102,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """None: nobody measures."""
     journal: Mapping[str, str | None] = {}
     """What we wrote before and have not put back: path to the value that was there."""
+    evicting: frozenset[str] = frozenset()
+    """Pods (``namespace/name``) that were asked to go and are still there: what they hold is on its way back."""
+    spared: frozenset[str] = frozenset()
+    """Pods that somebody (a disruption budget) does not let go now."""
     page_bytes: int = 4096
     proc: str = "proc"
     sys: str = "sys"

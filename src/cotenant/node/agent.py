@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cotenant.act import cpu_suppress, curing, planning, steadying, whole_cores
+from cotenant.act import cpu_suppress, curing, enduring, isolate, planning, steadying, whole_cores
 from cotenant.act.draft import Draft, Plan
 from cotenant.detect import engine, presets
 from cotenant.kernel import disk, enforcing, fast_path, holdings, topology
@@ -29,6 +29,7 @@ from cotenant.model.snapshot import Snapshot
 from cotenant.node import accounting, labels, presence
 from cotenant.node.aliases import Aliases
 from cotenant.node.cpus import Assignments
+from cotenant.node.evicting import Evicting
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -79,10 +80,12 @@ class Agent:
         shadow: Shadow | None = None,
         state: pathlib.Path | None = None,
         cpus: Assignments | None = None,
+        evicting: Evicting | None = None,
     ) -> None:
         self._root = root
         self.shadow = shadow
         self.cpus = cpus
+        self.evicting = evicting
         self._sampler = sampler
         self._source = source
         self._policy = kept
@@ -92,7 +95,8 @@ class Agent:
         self._engine = engine.Engine(presets.get("default"))
         self._steadying = steadying.Steadying()
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
-        self.curing = curing.Curing()
+        self._enduring = enduring.Enduring()
+        self.curing = curing.Curing(isolate.Parameters(evict=evicting is not None))
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
         self.releasing = Releasing(root, enforcer, self._clock)
@@ -251,6 +255,9 @@ class Agent:
         )
         if self.cpus is not None and self.shadow is None:
             seen = self.cpus.assign(seen)
+        if self.evicting is not None:
+            self.evicting.follow(self._source.pods)
+            seen = msgspec.structs.replace(seen, evicting=self.evicting.going, spared=self.evicting.spared)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
         plan = planning.plan(seen, slo, first=first)
@@ -265,7 +272,10 @@ class Agent:
             return
         cpus = len(seen.topology.cpus)
         ago = self._fast_path.ago_seconds
-        done = self._enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, ago()))
+        items = self._enduring.lasting(plan.items, slo.threshold, self._clock.monotonic())
+        done = self._enforcer.carry_out(seen, lambda _: steadying.calm(items, cpus, ago()))
+        if self.evicting is not None:
+            done = dataclasses.replace(done, outcomes=(*done.outcomes, *self.evicting.settled()))
         self._count(done)
         if done.conflict:
             self._tell(seen, now_used, accounting.NOTHING_ENFORCED)

@@ -77,7 +77,7 @@ class Telling:
             check=self._check,
             counts=AgentCounts(
                 started_at=self._started_at,
-                evictions=parts.enforcer.evictions,
+                evictions=parts.agent.evicting.counts["accepted"] if parts.agent.evicting is not None else 0,
                 restore_failures=parts.agent.releasing.failures,
                 irreversible_writes=parts.enforcer.irreversible_writes,
             ),

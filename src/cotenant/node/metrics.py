@@ -7,6 +7,7 @@ from prometheus_client import core, registry
 
 from cotenant.api.report import Mode
 from cotenant.node.agent import Agent
+from cotenant.node.evicting import RESULTS
 from cotenant.node.kubelet import PodSource
 from cotenant.node.nri import Plugin
 from cotenant.node.policy import MODES, Policy
@@ -81,6 +82,13 @@ class AgentCollector(registry.Collector):
             yield core.CounterMetricFamily(name, text, value=value)
         if self._agent.shadow is not None:
             yield from _shadow(self._agent.shadow)
+        if self._agent.evicting is not None:
+            evictions = core.CounterMetricFamily(
+                "cotenant_node_evictions", "Evictions, by what the API server said.", labels=["result"]
+            )
+            for result in RESULTS:
+                evictions.add_metric([result], self._agent.evicting.counts[result])
+            yield evictions
         yield core.GaugeMetricFamily("cotenant_node_planned_items", "What differs from the plan.", value=status.planned)
         yield core.GaugeMetricFamily(
             "cotenant_node_conflict",

@@ -18,6 +18,7 @@ from cotenant.node import (
     agent,
     aliases,
     cpus,
+    evicting,
     expiry,
     facts,
     metrics,
@@ -62,6 +63,8 @@ class Settings:
     kubelet_directory: pathlib.Path = pathlib.Path("/var/lib/kubelet")
     whole_cores: bool = True
     """Give LSE and LSR pods CPUs of their own where no scheduler did."""
+    evict: bool = False
+    """Let the policy's eviction strategies ask the API server for evictions."""
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -78,14 +81,15 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     )
     source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
     kept = policy.Policy(settings.name, settings.mode, follows_node=settings.follow_cluster)
-    writer = executor.Executor(root)
+    evictions = evicting.Evicting(settings.name, clock) if settings.evict else None
+    writer = executor.Executor(root, evict=evictions)
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings) if settings.analyzer else None
     beside = shadow.Shadow(clock) if settings.shadow else None
     given = cpus.Assignments(
         root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
     )
-    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given)
+    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given, evictions)
     telling = facts.Telling(
         facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
     )
@@ -121,6 +125,8 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
                 )
                 collector.reporter, collector.topology = reporter, writing
                 working.listen(reporter.take)
+                if evictions is not None:
+                    loops.append(evictions.run(client))
                 loops += [reporter.informer().run(), reporter.run(), writing.informer().run(), writing.run()]
             async with asyncio.TaskGroup() as tasks:
                 for loop in loops:
