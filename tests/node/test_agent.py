@@ -6,9 +6,12 @@ from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
 from cotenant.model.evaluation import Detection, Evaluation, Suspect, Victim
 from cotenant.model.pod import QOS_LABEL, Container, Pod
-from cotenant.model.sample import Cgroup, Cpu, Sample
+from cotenant.model.sample import Cgroup, Cpu, Memory, Sample
 from cotenant.node.agent import Agent
-from cotenant.node.kubelet import Kubelet, PodSource, Settings
+from cotenant.node.cpus import Assignments
+from cotenant.node.errors import KubeletUnreachable
+from cotenant.node.evicting import Evicting
+from cotenant.node.kubelet import Kubelet, KubeletConfiguration, PodSource, Settings
 from cotenant.node.policy import Policy
 from cotenant.units.clock import ManualClock
 
@@ -169,3 +172,97 @@ def test_a_suspect_steps_back_on_a_node_and_gets_all_back_with_another_policy(ro
     kept.take_slo(None)
     agent.enforce_once()
     assert (group / "cpu.cfs_quota_us").read_text().strip() == "-1"
+
+
+FULL = {"kind": "NodeSLO", "spec": {"resourceUsedThresholdWithBE": {"enable": True, "memoryEvictThresholdPercent": 70}}}
+PRESSED = Sample(
+    node="n1",
+    time="t",
+    cpu=Cpu(online=1, used_ratio=0.1),
+    memory=Memory(available_ratio=0.1),
+    cgroups=[Cgroup(path="kubepods/besteffort/podu1", cpu_used_ratio=0.1, memory_anon_bytes=500_000)],
+)
+
+
+def test_a_full_node_asks_for_one_eviction_once_it_has_lasted(root: paths.Root) -> None:
+    kept = Policy("n1", "enforce")
+    kept.take_slo(FULL)
+    clock = ManualClock()
+    evicting = Evicting("n1", clock)
+    source = Listed(Kubelet(Settings()), clock)
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, evict=evicting, clock=clock), clock=clock)
+    agent = Agent(root, Sampler(root, clock=clock), source, kept, enforcer, None, clock, evicting=evicting)
+    agent.refresh_pods()
+    agent.newest = PRESSED
+    agent.enforce_once()
+    assert evicting.going == frozenset()
+    for _ in range(10):
+        clock.advance(1)
+        agent.enforce_once()
+    assert evicting.going == {"ns/batch"}
+    assert agent.status.outcomes["busy"] == 1
+    assert agent.status.outcomes["same"] == 0
+
+
+def test_without_the_option_an_eviction_is_left_out_and_said(root: paths.Root) -> None:
+    kept = Policy("n1", "enforce")
+    kept.take_slo(FULL)
+    agent = make(root, kept)
+    agent.newest = PRESSED
+    agent._clock.advance(1)  # type: ignore[attr-defined]
+    agent.enforce_once()
+    agent._clock.advance(2)  # type: ignore[attr-defined]
+    agent.enforce_once()
+    assert agent.status.outcomes["left_out"] == 1
+
+
+class WithOnline(Listed):
+    """A source with one LSR pod that no scheduler gave CPUs, beside the offline one."""
+
+    def refresh(self) -> bool:
+        super().refresh()
+        own = Container(name="main", container_id="c9", running=True, requests={"cpu": "1"})
+        online = Pod(
+            namespace="ns", name="own", uid="u9", kube_qos="Guaranteed", labels={QOS_LABEL: "LSR"}, phase="Running",
+            containers=(own,),
+        )  # fmt: skip
+        self.pods = (*self.pods, online)
+        return True
+
+
+def test_a_pod_gets_whole_cores_where_no_scheduler_gave_any_and_gives_them_back(root: paths.Root) -> None:
+    (root.directory / "proc/stat").write_text("cpu 1 1 1 1\ncpu0 1 1 1 1\ncpu1 1 1 1 1\n")
+    mounts = root.directory / "proc/self/mountinfo"
+    mounts.write_text(mounts.read_text() + "32 23 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n")
+    for group in ("", "kubepods", "kubepods/podu9", "kubepods/podu9/c9", "kubepods/besteffort"):
+        directory = root.directory / "sys/fs/cgroup/cpuset" / group
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cpuset.cpus").write_text("0-1\n")
+    own = root.directory / "sys/fs/cgroup/cpuset/kubepods/podu9/c9/cpuset.cpus"
+    kept = Policy("n1", "enforce")
+    kept.take_slo(SLO)
+    clock = ManualClock()
+    source = WithOnline(Kubelet(Settings()), clock)
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    cpus = Assignments(root, Silent(Settings()), clock)
+    agent = Agent(root, Sampler(root, clock=clock), source, kept, enforcer, None, clock, cpus=cpus)
+    agent.refresh_pods()
+    agent.enforce_once()
+    assert own.read_text().strip() == "0"
+    agent.refresh_pods()
+    assert agent.seen is not None
+    assert [pod.resource_status.cpuset for pod in agent.seen.pods] == ["", "0"]
+    again = Agent(
+        root, Sampler(root, clock=clock), source, kept, enforcer, None, clock,
+        cpus=Assignments(root, Silent(Settings()), clock),
+    )  # fmt: skip
+    again.refresh_pods()
+    again.enforce_once()
+    assert own.read_text().strip() == "0"
+
+
+class Silent(Kubelet):
+    """A kubelet that does not answer."""
+
+    def configuration(self) -> KubeletConfiguration:
+        raise KubeletUnreachable("nobody there")
