@@ -71,6 +71,8 @@ async def test_asked_once_by_uid_with_an_event_and_pending_until_gone(world: Wor
     assert world.evicting.going == frozenset()
     assert world.want("a") == "gone"
     assert world.evicting.counts == {"accepted": 1}
+    assert [(told.item.new, told.state) for told in world.evicting.settled()] == [("ns/a", "written")]
+    assert world.evicting.settled() == ()
 
 
 async def test_one_round_may_take_several_and_the_next_waits(world: World) -> None:
@@ -94,6 +96,7 @@ async def test_a_budget_spares_a_pod_for_a_while_and_another_may_go(world: World
     world.server.fail("eviction", status(429, "TooManyRequests", BUDGET))
     world.want("a")
     await world.ask()
+    assert world.evicting.settled() == ()
     assert (world.evicting.going, world.evicting.spared) == (frozenset(), {"ns/a"})
     assert world.want("a") == "held"
     world.clock.advance(COOL_SECONDS["memory_evict"])

@@ -33,7 +33,7 @@ class Round:
 
     @property
     def written(self) -> int:
-        return sum(outcome.state == "written" for outcome in self.outcomes)
+        return sum(outcome.state == "written" and outcome.item.op != "evict" for outcome in self.outcomes)
 
 
 class Enforcer:
