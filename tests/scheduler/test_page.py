@@ -7,7 +7,8 @@ from tests.scheduler.conftest import MakeExtender
 
 from cotenant.api.reading import Row
 from cotenant.scheduler.extender import Extender
-from cotenant.scheduler.server import BodyReader, Endpoints
+from cotenant.scheduler.server import Endpoints
+from cotenant.web.body import BodyReader
 
 Bodies = Callable[[str], bytes]
 
@@ -19,7 +20,7 @@ def extender(make_extender: MakeExtender) -> Extender:
 
 @pytest.fixture
 async def client(extender: Extender) -> AsyncIterator[httpx.AsyncClient]:
-    application = Endpoints(extender, BodyReader()).application()
+    application = Endpoints(extender, BodyReader(1 << 20, 1 << 20)).application()
     transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8088") as opened:
         yield opened

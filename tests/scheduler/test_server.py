@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from cotenant.scheduler.extender import Extender
-from cotenant.scheduler.server import BodyReader, Endpoints
+from cotenant.scheduler.server import Endpoints
+from cotenant.web.body import BodyReader
 
 Bodies = Callable[[str], bytes]
 JSON = {"content-type": "application/json"}

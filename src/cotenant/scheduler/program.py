@@ -12,11 +12,12 @@ from cotenant.kube.client import Client, load_configuration
 from cotenant.scheduler import marking, serving, verdicts
 from cotenant.scheduler.cluster import ClusterSource
 from cotenant.scheduler.rules import Rules
-from cotenant.scheduler.server import MAX_BODY_BYTES, BodyReader
+from cotenant.scheduler.server import MAX_BODY_BYTES, MAX_INFLIGHT_BYTES
 from cotenant.scheduler.source import FileSource, Source
 from cotenant.scheduler.supervision import Supervisor, Work, Worker
 from cotenant.units.clock import SystemClock
 from cotenant.web import serving as web_serving
+from cotenant.web.body import BodyReader
 
 WRITER_HUNG_SECONDS = 5.0
 """Nobody waits for the writer of verdicts; a plan for all nodes may take a while on a busy machine."""
@@ -69,7 +70,7 @@ def _answering(settings: Settings, listener: socket.socket, started: Started) ->
                 if not earlier:
                     started(url, len(source.table.rows))
 
-            reader = BodyReader(settings.max_body_bytes)
+            reader = BodyReader(settings.max_body_bytes, MAX_INFLIGHT_BYTES)
             await serving.serve(source, settings.rules, listener, clock, reader, say)
 
         if settings.reports is not None:

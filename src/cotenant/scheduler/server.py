@@ -4,11 +4,9 @@ What comes in is bounded: a body's size, and the bytes of all bodies being read.
 and one line of text; a scheduler told that we are ``ignorable`` then goes on as if we were not there.
 """
 
-import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,6 +17,7 @@ from starlette.routing import Route
 from cotenant.api.errors import BadRequest
 from cotenant.scheduler import page
 from cotenant.scheduler.extender import Extender
+from cotenant.web.body import BodyReader, RefusedRequest
 from cotenant.web.guard import AllowedHosts
 
 _log = logging.getLogger(__name__)
@@ -26,23 +25,9 @@ _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 32 << 20
 """Above a kube-scheduler request with 2,000 nodes in full, or a Volcano one for 100 nodes of 60 pods."""
 MAX_INFLIGHT_BYTES = 128 << 20
-DISCARDED_BODIES = 8
-"""How much of a body that is too large is read before it is refused, in bodies of the largest size."""
-DISCARD_SECONDS = 5.0
-QUIET_SECONDS = 0.3
-"""A client that sends nothing for as long waits for the answer."""
 LOG_EVERY_SECONDS = 10.0
 
 Answer = Callable[[bytes], bytes]
-
-
-class RefusedRequest(Exception):
-    """A request that is answered with a status and one line of text."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -51,62 +36,6 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _refusal(status: int, text: str) -> Response:
     return _json({"error": text}, status)
-
-
-class BodyReader:
-    """Reads bodies within the two bounds."""
-
-    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES, max_inflight_bytes: int = MAX_INFLIGHT_BYTES) -> None:
-        self.max_body_bytes = max_body_bytes
-        self.max_inflight_bytes = max(max_inflight_bytes, max_body_bytes)
-        self.inflight_bytes = 0
-
-    async def read(self, request: Request) -> bytes:
-        """Return the whole body.
-
-        :raises RefusedRequest: if it is not JSON by its content type, or too large, or too much is being read already.
-        """
-        content_type = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
-        if content_type != "application/json":
-            raise RefusedRequest(415, f"content type {content_type[:80]!r}: send application/json")
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise RefusedRequest(415, "content encoding: send the body as it is")
-        stream = request.stream()
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self.max_body_bytes:
-            await self._discard(stream)
-            raise RefusedRequest(413, self._too_large())
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            async for chunk in stream:
-                size += len(chunk)
-                self.inflight_bytes += len(chunk)
-                if size > self.max_body_bytes:
-                    chunks.clear()
-                    await self._discard(stream)
-                    raise RefusedRequest(413, self._too_large())
-                if self.inflight_bytes > self.max_inflight_bytes:
-                    raise RefusedRequest(429, f"{self.max_inflight_bytes} bytes of requests are being read already")
-                chunks.append(chunk)
-        finally:
-            self.inflight_bytes -= size
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-    async def _discard(self, stream: AsyncIterator[bytes]) -> None:
-        """Read on without keeping, up to a bound: a client that is still sending would not see the answer."""
-        left = self.max_body_bytes * DISCARDED_BODIES
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DISCARD_SECONDS):
-                while left >= 0:
-                    async with asyncio.timeout(QUIET_SECONDS):
-                        chunk = await anext(stream, None)
-                    if chunk is None:
-                        return
-                    left -= len(chunk)
-
-    def _too_large(self) -> str:
-        return f"request body: larger than {self.max_body_bytes} bytes"
 
 
 class Endpoints:

@@ -12,10 +12,11 @@ import uvicorn
 from cotenant.scheduler.extender import Extender
 from cotenant.scheduler.metrics import Metrics
 from cotenant.scheduler.rules import Rules
-from cotenant.scheduler.server import BodyReader, Endpoints
+from cotenant.scheduler.server import Endpoints
 from cotenant.scheduler.source import Source
 from cotenant.units.clock import Clock
 from cotenant.web import serving
+from cotenant.web.body import BodyReader
 from cotenant.web.connection import BoundedConnection
 from cotenant.web.guard import AllowedHosts
 
