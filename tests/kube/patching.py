@@ -22,7 +22,7 @@ def _give_up(found: dict[str, Any], before: dict[str, Any], now: Any) -> None:
 
 
 def merge(found: dict[str, Any], patch: dict[str, Any], strategic: bool = False) -> None:
-    """Merge; null takes away; with ``strategic`` the list ``conditions`` is one entry for each type."""
+    """Merge; null takes away; with ``strategic`` conditions are one entry for each type, webhooks for each name."""
     for key, value in patch.items():
         if value is None:
             found.pop(key, None)
@@ -33,5 +33,9 @@ def merge(found: dict[str, Any], patch: dict[str, Any], strategic: bool = False)
             types = {one["type"] for one in value}
             kept = [one for one in found.get(key, []) if one["type"] not in types]
             found[key] = kept + [one for one in value if one.get("$patch") != "delete"]
+        elif strategic and key == "webhooks":
+            by_name = {one["name"]: one for one in found.setdefault(key, [])}
+            for one in value:
+                merge(by_name[one["name"]], one, strategic)
         else:
             found[key] = value

@@ -48,6 +48,15 @@ class Selector:
         """Return whether an object with these labels is selected."""
         return all(_holds(requirement, labels) for requirement in self.requirements)
 
+    def excludes(self, other: "Selector") -> bool:
+        """Return whether it is plain that no object is selected by both; False where only the objects can tell."""
+        return any(
+            _contradict(mine, theirs)
+            for mine in self.requirements
+            for theirs in other.requirements
+            if mine.key == theirs.key
+        )
+
     def query(self) -> str:
         """Return it as the API server's ``labelSelector`` takes it; empty where it matches everything."""
         return ",".join(_query(requirement) for requirement in self.requirements)
@@ -112,6 +121,14 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     if operator == "NotIn":
         return requirement.key not in labels or labels[requirement.key] not in (requirement.values or ())
     return (requirement.key in labels) == (operator == "Exists")
+
+
+def _contradict(one: Requirement, other: Requirement) -> bool:
+    if one.operator == "In":
+        return not any(_holds(other, {other.key: value}) for value in one.values or ())
+    if other.operator == "In":
+        return _contradict(other, one)
+    return {one.operator, other.operator} == {"Exists", "DoesNotExist"}
 
 
 def _query(requirement: Requirement) -> str:

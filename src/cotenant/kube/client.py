@@ -23,6 +23,8 @@ Object = TypeVar("Object")
 Params = Mapping[str, str | int | bool | None]
 
 TIMEOUT_SECONDS = 10.0
+PAGE = 500
+"""Objects of a list at a time."""
 WATCH_SILENCE_SECONDS = 120.0
 """A watch that is silent for longer is opened again: bookmarks come every minute, a dead connection says nothing."""
 PATCH_TYPES = {
@@ -54,6 +56,14 @@ class Resource:
 NODES = Resource("", "v1", "nodes")
 PODS = Resource("", "v1", "pods", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", namespaced=True)
+NAMESPACES = Resource("", "v1", "namespaces")
+SECRETS = Resource("", "v1", "secrets", namespaced=True)
+QUOTAS = Resource("", "v1", "resourcequotas", namespaced=True)
+LIMIT_RANGES = Resource("", "v1", "limitranges", namespaced=True)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses")
+MUTATING_WEBHOOKS = Resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
+VALIDATING_WEBHOOKS = Resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
+PROFILES = Resource("config.koordinator.sh", "v1alpha1", "clustercolocationprofiles")
 EVENTS = Resource("", "v1", "events", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", namespaced=True)
 TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews")
@@ -162,6 +172,22 @@ class Client:
         asked = {name.rstrip("_"): value for name, value in params.items()}
         found = _list_decoder.decode(await self._send("GET", resource.path(namespace=namespace), asked))
         return Page(found.items or [], found.metadata.resource_version, found.metadata.next_page)
+
+    async def every(
+        self, resource: Resource, kind: type[Object], *, namespace: str | None = None, **params: str | None
+    ) -> AsyncIterator[Object]:
+        """Yield all objects of a list, of which no more than a page is held.
+
+        :raises KubeError: if they cannot be had.
+        :raises MsgspecError: if one is not of this kind.
+        """
+        decoder = msgspec.json.Decoder(kind)
+        continuation: str | None = None
+        while continuation != "":
+            page = await self.page(resource, namespace=namespace, limit=PAGE, continue_=continuation, **params)
+            for item in page.items:
+                yield decoder.decode(item)
+            continuation = page.next_page
 
     async def watch(
         self, resource: Resource, resource_version: str, seconds: int, *, namespace: str | None = None, **params: str
