@@ -15,6 +15,7 @@ import policy_pages
 import protobuf
 from cotenant.api import crd
 from cotenant.api.koordinator import kinds
+from cotenant.manager.webhook import registration
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -25,6 +26,7 @@ FILES |= {
     f"charts/cotenant/koordinator/{kind.plural}.yaml": functools.partial(crd.render, kind)
     for kind in kinds.KINDS.values()
 }
+FILES["charts/cotenant/files/webhooks.yaml"] = registration.template
 FILES["docs/signals.md"] = detection_pages.signals_page
 FILES["docs/detections.md"] = detection_pages.detections_page
 FILES["docs/rules.md"] = detection_pages.rules_page

@@ -1,12 +1,16 @@
 """``cotenant manager``: policy, overcommit and profiles for the whole cluster."""
 
 import pathlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+app = typer.Typer(no_args_is_help=False, add_completion=False)
 
-def command(
+
+@app.callback(invoke_without_command=True)
+def manage(
+    context: typer.Context,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where /metrics, /healthz and /readyz are.")
     ] = "127.0.0.1:8090",
@@ -28,10 +32,34 @@ def command(
     node_metric: Annotated[
         str, typer.Option(metavar="auto|always|never", help="When nodes are asked for NodeMetrics: auto while read.")
     ] = "auto",
+    webhook_listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the webhook answers over HTTPS; without it there is none.")
+    ] = "",
+    webhook_url: Annotated[
+        str, typer.Option(metavar="URL", help="How the API server reaches it, where not by its Service.")
+    ] = "",
+    webhook_service: Annotated[
+        str, typer.Option(metavar="NAME", help="The Service in front of it, in --namespace.")
+    ] = "cotenant-manager-webhook",
+    webhook_configuration: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of its two webhook configurations.")
+    ] = "cotenant-webhook",
+    webhook_certificate_lifetime: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a certificate holds; replaced after two thirds of it.")
+    ] = "30d",
+    register_webhooks: Annotated[
+        bool, typer.Option("--register-webhooks", help="Write the webhook configurations, where no chart does.")
+    ] = False,
+    affinity: Annotated[
+        Literal["off", "soft", "hard"],
+        typer.Option(help="How strongly managed pods keep away from nodes with a verdict."),
+    ] = "soft",
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Keep what nodes and pods get in step with what operators wrote."""
+    if context.invoked_subcommand is not None:
+        return
     import asyncio
     import logging
     from typing import get_args
@@ -39,6 +67,8 @@ def command(
     from cotenant.cli import printing, service_account
     from cotenant.kube.channel import Peer
     from cotenant.manager import controller, program
+    from cotenant.manager.webhook import settings as webhook_settings
+    from cotenant.units import quantity
 
     place = slo_config.split("/")
     if len(place) != 2 or not all(place):
@@ -47,6 +77,16 @@ def command(
     if node_metric not in get_args(controller.NodeMetricWhen):
         raise typer.BadParameter(f"--node-metric {node_metric}: give auto, always or never")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    webhook = webhook_settings.Settings(
+        listen=webhook_listen or ("127.0.0.1:9443" if register_webhooks else ""),
+        url=webhook_url,
+        service=webhook_service,
+        configuration=webhook_configuration,
+        register=register_webhooks,
+        certificate_seconds=quantity.seconds(webhook_certificate_lifetime),
+        affinity=affinity,
+    )
+    webhook_settings.address(webhook)
     settings = program.Settings(
         listen=listen,
         kubeconfig=kubeconfig,
@@ -55,6 +95,7 @@ def command(
             slo_config=controller.Place(*place),
             analyzer=peer,
             node_metric=node_metric,  # type: ignore[arg-type]
+            webhook=webhook,
         ),
     )
 
@@ -65,3 +106,74 @@ def command(
             typer.echo(f"/metrics, /healthz and /readyz are at {url}; ctrl-C ends it")
 
     asyncio.run(program.run(settings, started))
+
+
+@app.command()
+def admit(
+    files: Annotated[
+        list[pathlib.Path],
+        typer.Argument(help="Pods, and ClusterColocationProfiles, Namespaces, PriorityClasses, quotas and limits."),
+    ],
+    affinity: Annotated[Literal["off", "soft", "hard"], typer.Option(help="As of the manager.")] = "soft",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what the webhook would make of pods in files; no cluster needed. Exit 1: some pod would be refused."""
+    import msgspec
+    import yaml
+
+    from cotenant.cli import printing
+    from cotenant.manager.webhook import offline
+    from cotenant.scheduler.source import read_objects
+
+    objects = offline.collected((str(path), value) for path in files for value in read_objects(path))
+    verdicts = offline.judge(objects, affinity)
+    for name, why in objects.bad_profiles.items():
+        typer.echo(f"profile {name} matches nothing: {why}", err=True)
+    if json:
+        printing.print_json(msgspec.to_builtins(verdicts))
+    else:
+        for one in verdicts:
+            typer.echo(f"# {one.namespace}/{one.name}: {_outcome(one.applied, one.refused)}")
+            for warning in one.warnings:
+                typer.echo(f"# warning: {warning}")
+            if one.pod is not None:
+                typer.echo(f"---\n{yaml.safe_dump(one.pod, sort_keys=False, width=110)}", nl=False)
+    if any(one.refused for one in verdicts):
+        raise typer.Exit(1)
+
+
+def _outcome(applied: tuple[str, ...], refused: tuple[str, ...]) -> str:
+    if refused:
+        return f"refused: {'; '.join(refused)}"
+    return f"profiles {', '.join(applied)}" if applied else "no profile"
+
+
+@app.command()
+def unmutated(
+    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the pods that a profile chooses and that are not as it would make them. Exit 1: there are some."""
+    import asyncio
+
+    import msgspec
+
+    from cotenant.cli import printing
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.manager.webhook import unmutated as finding
+
+    async def work() -> list[finding.Unmutated]:
+        async with Client(load_configuration(kubeconfig), "cotenant-manager") as client:
+            return await finding.find(client)
+
+    found = asyncio.run(work())
+    if json:
+        printing.print_json(msgspec.to_builtins(found))
+    elif not found:
+        typer.echo("every pod is as its profiles would make it")
+    else:
+        for one in found:
+            why = "older than" if one.why == "older" else "missed by"
+            typer.echo(f"{one.namespace}/{one.name}: {why} profile {one.profile}: {', '.join(one.differs)}")
+    if found:
+        raise typer.Exit(1)

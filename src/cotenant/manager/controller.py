@@ -14,6 +14,7 @@ from cotenant.kube.channel import Peer
 from cotenant.kube.client import Client
 from cotenant.manager.observing import Observed
 from cotenant.manager.slo.state import SloState
+from cotenant.manager.webhook.settings import Settings as WebhookSettings
 from cotenant.units.clock import Clock
 
 DEFAULT_NAMESPACE = "cotenant-system"
@@ -44,6 +45,7 @@ class Settings:
     """Who tells what nodes use."""
     node_metric: NodeMetricWhen = "auto"
     """When nodes are asked for NodeMetrics: ``auto`` while somebody reads them."""
+    webhook: WebhookSettings = dataclasses.field(default_factory=WebhookSettings)
 
 
 class Readiness:

@@ -24,6 +24,9 @@ from cotenant.manager.slo.following import SloConfigFollower
 from cotenant.manager.slo.node_metric import NodeMetricController
 from cotenant.manager.slo.node_slo import NodeSloController
 from cotenant.manager.slo.state import SloState
+from cotenant.manager.webhook.registering import WebhookRegistrar
+from cotenant.manager.webhook.server import WebhookServer
+from cotenant.manager.webhook.unmutated import UnmutatedFinder
 from cotenant.units.clock import SystemClock
 from cotenant.web import serving
 
@@ -42,9 +45,11 @@ CONTROLLERS: tuple[Make, ...] = (
     AmplificationController,
     Overcommit,
     Rollouts,
+    WebhookRegistrar,
+    UnmutatedFinder,
 )
 """Run on the leader. One line each: the class."""
-SERVERS: tuple[Make, ...] = ()
+SERVERS: tuple[Make, ...] = (WebhookServer,)
 """Run on every replica. One line each: the class."""
 
 

@@ -98,6 +98,11 @@ def mutate(
     return Outcome(pod=pod, applied=tuple(profile.name for profile in matched))
 
 
+def applied_to(pod: Pod) -> Sequence[str]:
+    """Return the names of the profiles that were applied to a pod."""
+    return _recorded((pod.get("metadata") or {}).get("annotations") or {}).applied
+
+
 def matching(
     base: Mapping[str, Mapping[str, str]], identity: str, profiles: Sequence[Ready], around: Surroundings
 ) -> list[Ready]:
@@ -126,11 +131,8 @@ def _base(pod: Pod) -> dict[str, dict[str, str]]:
     """Return labels and annotations as they were before profiles were applied to the pod."""
     found = {key: dict(pod["metadata"].get(key) or {}) for key in ("labels", "annotations")}
     found["annotations"].pop(pods.EXTENDED_RESOURCE_SPEC_ANNOTATION, None)  # made anew from the containers
-    text = found["annotations"].pop(RECORD_ANNOTATION, None)
-    try:
-        record = msgspec.json.decode(text or "{}", type=_Record)
-    except MALFORMED:
-        return found
+    record = _recorded(found["annotations"])
+    found["annotations"].pop(RECORD_ANNOTATION, None)
     for current, before in ((found["labels"], record.labels), (found["annotations"], record.annotations)):
         for key, value in before.items():
             if value is None:
@@ -138,6 +140,14 @@ def _base(pod: Pod) -> dict[str, dict[str, str]]:
             else:
                 current[key] = value
     return found
+
+
+def _recorded(annotations: Mapping[str, str]) -> _Record:
+    """Return what the annotation says; nothing where there is none, or it is not ours."""
+    try:
+        return msgspec.json.decode(annotations.get(RECORD_ANNOTATION) or "{}", type=_Record)
+    except MALFORMED:
+        return _Record()
 
 
 def _apply(pod: Pod, profile: Ready, *, metadata_only: bool) -> Pod:

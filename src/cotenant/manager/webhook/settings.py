@@ -1,0 +1,72 @@
+"""How the webhook runs, as an operator sets it on the command line."""
+
+import dataclasses
+import ipaddress
+import urllib.parse
+
+from cotenant.manager.webhook.affinity import Strength
+from cotenant.units.errors import CotenantError
+
+DAY_SECONDS = 86_400.0
+LOOK_SECONDS = 10.0
+"""How often the certificates are looked at, at most."""
+LOOKS_A_LIFE = 10
+
+
+class BadSettings(CotenantError):
+    """Options that do not go together."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the webhook is told."""
+
+    listen: str = ""
+    """``HOST:PORT``; without it there is no webhook."""
+    url: str = ""
+    """Where the API server finds it; without it by the Service."""
+    service: str = "cotenant-manager-webhook"
+    """The Service in front of the replicas, in the manager's namespace."""
+    register: bool = False
+    """Whether the leader writes the webhook configurations; else it only fills in the certificate authority."""
+    configuration: str = "cotenant-webhook"
+    """The name of both webhook configurations."""
+    secret: str = "cotenant-webhook-tls"
+    """Where the certificates are, in the manager's namespace."""
+    certificate_seconds: float = 30 * DAY_SECONDS
+    """How long a serving certificate holds; it is replaced after two thirds of that."""
+    affinity: Strength = "soft"
+    """How strongly managed pods keep away from nodes with a verdict."""
+
+
+def look_seconds(settings: Settings) -> float:
+    """Return how often the certificates are looked at: many times in the life of one."""
+    return min(LOOK_SECONDS, settings.certificate_seconds / LOOKS_A_LIFE)
+
+
+def address(settings: Settings) -> str:
+    """Return the URL by which the API server reaches the webhook, or an empty text where it goes by the Service.
+
+    :raises BadSettings: if it is not ``https``.
+    """
+    if settings.url:
+        parts = urllib.parse.urlsplit(settings.url)
+        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+            raise BadSettings(f"--webhook-url {settings.url}: give https://HOST:PORT, as the API server reaches it")
+        return settings.url.rstrip("/")
+    host = settings.listen.rpartition(":")[0].strip("[]")
+    return f"https://{settings.listen}" if _is_loopback(host) else ""
+
+
+def names(settings: Settings, namespace: str) -> tuple[str, ...]:
+    """Return the names and addresses that the serving certificate is for."""
+    service = f"{settings.service}.{namespace}.svc"
+    host = urllib.parse.urlsplit(address(settings)).hostname
+    return (service, f"{service}.cluster.local", *((host,) if host else ()))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,87 @@
+"""``cotenant manager admit``: what the webhook would make of pods in files."""
+
+import json
+import pathlib
+
+import pytest
+import yaml
+
+from cotenant.cli import app
+
+PROFILE = """
+apiVersion: config.koordinator.sh/v1alpha1
+kind: ClusterColocationProfile
+metadata: {name: batch}
+spec:
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: render}}
+  qosClass: BE
+  priorityClassName: koord-batch
+---
+apiVersion: config.koordinator.sh/v1alpha1
+kind: ClusterColocationProfile
+metadata: {name: wrong}
+spec: {selector: {matchExpressions: [{key: a, operator: Like}]}}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: frame, namespace: NAMESPACE, labels: {LABELS}}
+spec: {containers: [{name: main, image: busybox, resources: {limits: {cpu: 1500m}}}]}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> list[str]:
+    (tmp_path / "profiles.yaml").write_text(PROFILE)
+    frame = POD.replace("NAMESPACE", "render").replace("LABELS", "")
+    web = POD.replace("NAMESPACE", "shop").replace("LABELS", "koordinator.sh/qosClass: LSR")
+    (tmp_path / "pods.yaml").write_text(f"{frame}---{web}")
+    return [str(tmp_path / name) for name in ("profiles.yaml", "pods.yaml")]
+
+
+def test_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["manager", "admit", *files, "--affinity=off", "--json"]) == 1
+    printed = capsys.readouterr()
+    first, second = json.loads(printed.out)
+    assert first["applied"] == ["batch"]
+    assert first["pod"]["spec"]["containers"][0]["resources"] == {
+        "limits": {"kubernetes.io/batch-cpu": "1500"},
+        "requests": {"kubernetes.io/batch-cpu": "1500"},
+    }
+    assert "affinity" not in first["pod"]["spec"]
+    assert second["pod"] is None
+    assert "whole number" in second["refused"][0]
+    assert "profile wrong matches nothing: spec.selector.matchExpressions[0]" in printed.err
+
+
+def test_text_is_yaml_again(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["manager", "admit", *files]) == 1
+    text = capsys.readouterr().out
+    assert "# render/frame: profiles batch" in text
+    assert "# shop/frame: refused: " in text
+    (pod,) = [one for one in yaml.safe_load_all(text) if one]
+    assert pod["spec"]["affinity"]["nodeAffinity"]
+
+
+def test_quotas_count(files: list[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "render"},
+        "spec": {"hard": {"limits.cpu": "4"}},
+    }
+    (tmp_path / "quota.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [quota]}))
+    assert app.run(["manager", "admit", *files, str(tmp_path / "quota.json"), "--json"]) == 1
+    refused = json.loads(capsys.readouterr().out)[0]["refused"][0]
+    assert "ResourceQuota render/q counts limits.cpu" in refused
+
+
+def test_what_is_no_object_is_named(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.yaml").write_text("kind: Namespace\nmetadata: 5\n")
+    assert app.run(["manager", "admit", str(tmp_path / "x.yaml")]) == 2
+    assert "x.yaml: Namespace" in capsys.readouterr().err
+
+
+def test_an_address_without_tls_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["manager", "--webhook-url=http://x", "--webhook-listen=127.0.0.1:9443"]) == 2
+    assert "--webhook-url http://x: give https://" in capsys.readouterr().err
