@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.heat import NOTHING, Heat
 from cotenant.analyzer.publication import NodePublication
+from cotenant.analyzer.services import Services
 from cotenant.api import timestamp
 from cotenant.model import summary, wording
 from cotenant.model.evaluation import Detection, DetectionName
@@ -53,12 +54,14 @@ class FleetSite:
         metrics: prometheus_client.CollectorRegistry,
         leads: Callable[[], bool] = lambda: True,
         leader: Callable[[], str] = lambda: "",
+        services: Services | None = None,
     ) -> None:
         self._fleet = fleet
         self._clock = clock
         self._metrics = metrics
         self._leads = leads
         self._leader = leader
+        self.services = services
         self.heat = Heat()
         self._kept: tuple[float, dict[str, Any]] | None = None
         environment = jinja2.Environment(
@@ -69,6 +72,8 @@ class FleetSite:
         self._page = environment.get_template("fleet.html")
         self._node = environment.get_template("fleet_node.html")
         self._ledger = environment.get_template("ledger.html")
+        self._latencies = environment.get_template("services.html")
+        environment.globals["value_text"] = wording.value_text
         routes = {
             "/": self.page,
             "/node/{name}": self.node,
@@ -115,7 +120,7 @@ class FleetSite:
             "headline": self._headline(hurt, tense, known),
             "detail": self._detail(entries, hurt, known),
             "nodes": entries,
-            "parts": {"ledger": self._ledger.render(ledger=self._ledger_rows())},
+            "parts": self._parts(),
         }
         self._kept = (now, view)
         return view
@@ -143,6 +148,13 @@ class FleetSite:
 
     async def data(self, request: Request) -> Response:
         return answer(self.view())
+
+    def _parts(self) -> dict[str, str]:
+        """Return the parts of the page that are replaced as they are."""
+        parts = {"ledger": self._ledger.render(ledger=self._ledger_rows())}
+        if self.services is not None:
+            parts["services"] = self._latencies.render(services=self.services.rows())
+        return parts
 
     def _ledger_rows(self) -> list[dict[str, Any]]:
         return ledger.rows_of(self._fleet.ledgers.total().accounts, self._clock.wall())
@@ -227,4 +239,6 @@ async def serve(site: FleetSite, listening: socket.socket) -> None:
     """Serve the site until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(site.keep())
+        if site.services is not None:
+            tasks.create_task(site.services.run())
         tasks.create_task(serving.serve(site.application, listening))

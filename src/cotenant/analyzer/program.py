@@ -13,7 +13,7 @@ from collections.abc import Callable
 import grpc
 import prometheus_client
 
-from cotenant.analyzer import authentication, page, receiving
+from cotenant.analyzer import authentication, page, receiving, services
 from cotenant.analyzer.errors import BadListen, BadReportsFile
 from cotenant.analyzer.files import FileSink
 from cotenant.analyzer.fleet import Fleet
@@ -25,6 +25,7 @@ from cotenant.detect.rules import Rules
 from cotenant.kube import ending, errors
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
+from cotenant.latency import fetching
 from cotenant.units.clock import Clock, SystemClock
 from cotenant.web import serving
 from cotenant.web.guard import AllowedHosts
@@ -54,6 +55,8 @@ class Settings:
     namespace: str | None = None
     page: str = ""
     """Where the fleet page and ``/metrics`` are; nowhere by default."""
+    latency: str = ""
+    """Where the manager tells the latency of online services, for the page; nowhere by default."""
     page_names: tuple[str, ...] = ()
     """Names by which the page may be asked for, besides loopback and the address listened on."""
     node_accounts: tuple[str, ...] = ()
@@ -181,13 +184,16 @@ class _Paging:
         self._site: page.FleetSite | None = None
         if not settings.page:
             return
+        if settings.latency:
+            fetching.check_url(settings.latency)
         self._listening = serving.bind(settings.page, "--page")
         host = self._listening.getsockname()[0]
         self.url = f"{serving.url_of(self._listening)}/"
         metrics = prometheus_client.CollectorRegistry()
         metrics.register(AnalyzerCollector(fleet, receiver, writer, leads))
         hosts = AllowedHosts(host, frozenset(name.lower() for name in settings.page_names))
-        self._site = page.FleetSite(fleet, clock, hosts, metrics, leads, leader)
+        told = services.Services(settings.latency, clock) if settings.latency else None
+        self._site = page.FleetSite(fleet, clock, hosts, metrics, leads, leader, told)
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -25,6 +25,9 @@ def command(
     page: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve the page of all nodes and /metrics there.")
     ] = "",
+    latency: Annotated[
+        str, typer.Option(metavar="URL", help="The manager's /api/v1/latency: online services on the page.")
+    ] = "",
     page_name: Annotated[
         list[str] | None, typer.Option(metavar="HOST", help="A name the page may be asked for by; may repeat.")
     ] = None,
@@ -56,6 +59,7 @@ def command(
         kubeconfig=kubeconfig,
         namespace=namespace,
         page=page,
+        latency=latency,
         page_names=tuple(page_name or ()),
         node_accounts=tuple(node_account or ()),
         reader_accounts=tuple(reader_account or ()),

@@ -54,6 +54,9 @@ def manage(
         Literal["off", "soft", "hard"],
         typer.Option(help="How strongly managed pods keep away from nodes with a verdict."),
     ] = "soft",
+    latency: Annotated[
+        bool, typer.Option("--latency", help="Read the latency of online services: docs/latency.md.")
+    ] = False,
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -96,6 +99,7 @@ def manage(
             analyzer=peer,
             node_metric=node_metric,  # type: ignore[arg-type]
             webhook=webhook,
+            latency=latency,
         ),
     )
 

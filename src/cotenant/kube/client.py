@@ -55,6 +55,7 @@ class Resource:
 
 NODES = Resource("", "v1", "nodes")
 PODS = Resource("", "v1", "pods", namespaced=True)
+SERVICES = Resource("", "v1", "services", namespaced=True)
 CONFIG_MAPS = Resource("", "v1", "configmaps", namespaced=True)
 NAMESPACES = Resource("", "v1", "namespaces")
 SECRETS = Resource("", "v1", "secrets", namespaced=True)

@@ -71,18 +71,30 @@ def load(path: pathlib.Path) -> tuple[Service, ...]:
 
     :raises BadSource: if it cannot be read, or a service is not described as it must be.
     """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise BadSource(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSource(f"{path}: {error}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, place: str, limit: int = SERVICES_LIMIT) -> tuple[Service, ...]:
+    """Return the services of a YAML or JSON text; ``place`` stands for it in errors.
+
+    :raises BadSource: if it is neither, or a service is not described as it must be.
+    """
     import yaml
 
     try:
-        found = msgspec.convert(yaml.safe_load(path.read_text()), Configuration, strict=False)
-    except OSError as error:
-        raise BadSource(f"{path}: {error.strerror}") from None
+        found = msgspec.convert(yaml.safe_load(text), Configuration, strict=False)
     except (yaml.YAMLError, ValueError, *MALFORMED) as error:
-        raise BadSource(f"{path}: {' '.join(str(error).split())}; write {_EXAMPLE}") from None
+        raise BadSource(f"{place}: {' '.join(str(error).split())}; write {_EXAMPLE}") from None
     try:
-        return check(found.services)
+        return check(found.services, limit)
     except BadSource as error:
-        raise BadSource(f"{path}: {error}") from None
+        raise BadSource(f"{place}: {error}") from None
 
 
 def of_log(text: str) -> Service:

@@ -16,6 +16,7 @@ from cotenant.units.quantile import BadHistogram, Counts
 WINDOWS_SECONDS = (10.0, 60.0)
 LEAST_REQUESTS = 10
 STALE_PERIODS = 3
+FRESH_SHARE = 0.8
 
 
 def least_requests(q: float) -> int:
@@ -61,16 +62,17 @@ class Increases:
 def quantiles_of(sources: Sequence[Increases], now: float) -> tuple[tuple[Quantile, ...], float | None]:
     """Return the quantiles over all sources together, and their requests per second; unknown with a reason.
 
-    A source that was not looked at lately makes all unknown: its requests may be the slow ones.
+    Where more than a fifth of the sources was not looked at lately, all is unknown: theirs may be the slow requests.
     """
     if not sources:
         return unknown("not_running"), None
-    if any(not source.looked(now) for source in sources):
+    fresh = [source for source in sources if source.looked(now)]
+    if len(fresh) < FRESH_SHARE * len(sources):
         return unknown("stale"), None
     found: dict[float, Quantile] = {}
     rate: float | None = None
     for seconds in WINDOWS_SECONDS:
-        parts = [part for source in sources if (part := source.within(seconds)) is not None]
+        parts = [part for source in fresh if (part := source.within(seconds)) is not None]
         if not parts:
             continue
         try:
@@ -80,7 +82,7 @@ def quantiles_of(sources: Sequence[Increases], now: float) -> tuple[tuple[Quanti
         rate = (counts.count if counts else 0.0) / max(covered for covered, _ in parts) if rate is None else rate
         for q in QUANTILES:
             if q not in found and counts is not None and counts.count >= least_requests(q):
-                found[q] = of_counts(q, counts, seconds)
+                found[q] = of_counts(q, counts, max(seconds, round(max(covered for covered, _ in parts))))
         if len(found) == len(QUANTILES):
             break
     if rate is None:

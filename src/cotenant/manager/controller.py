@@ -12,6 +12,7 @@ import prometheus_client
 
 from cotenant.kube.channel import Peer
 from cotenant.kube.client import Client
+from cotenant.manager.latency.table import Table
 from cotenant.manager.observing import Observed
 from cotenant.manager.slo.state import SloState
 from cotenant.manager.webhook.settings import Settings as WebhookSettings
@@ -46,6 +47,8 @@ class Settings:
     node_metric: NodeMetricWhen = "auto"
     """When nodes are asked for NodeMetrics: ``auto`` while somebody reads them."""
     webhook: WebhookSettings = dataclasses.field(default_factory=WebhookSettings)
+    latency: bool = False
+    """Read the latency of online services."""
 
 
 class Readiness:
@@ -81,6 +84,8 @@ class Context:
     readiness: Readiness = dataclasses.field(default_factory=Readiness)
     slo: SloState = dataclasses.field(default_factory=SloState)
     """The strategies of nodes; a term begins with none known."""
+    latencies: Table = dataclasses.field(default_factory=Table)
+    """The latency of online services; a term begins with none known, and without ``--latency`` it stays so."""
 
 
 class Controller(Protocol):

@@ -16,6 +16,8 @@ from cotenant.kube import ending
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.manager import controller, server
+from cotenant.manager.latency.controller import Latency
+from cotenant.manager.latency.table import Table
 from cotenant.manager.observing import Observed
 from cotenant.manager.overcommit.controller import Overcommit
 from cotenant.manager.rollout.controller import Rollouts
@@ -27,6 +29,7 @@ from cotenant.manager.slo.state import SloState
 from cotenant.manager.webhook.registering import WebhookRegistrar
 from cotenant.manager.webhook.server import WebhookServer
 from cotenant.manager.webhook.unmutated import UnmutatedFinder
+from cotenant.model.latency import ServiceLatency
 from cotenant.units.clock import SystemClock
 from cotenant.web import serving
 
@@ -44,6 +47,7 @@ CONTROLLERS: tuple[Make, ...] = (
     NodeMetricController,
     AmplificationController,
     Overcommit,
+    Latency,
     Rollouts,
     WebhookRegistrar,
     UnmutatedFinder,
@@ -80,7 +84,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
 
             async def work() -> None:
                 async with asyncio.TaskGroup() as tasks:
-                    answering = server.application(manager.metrics_text, context.readiness)
+                    answering = server.application(manager.metrics_text, context.readiness, manager.latencies)
                     tasks.create_task(serving.serve(answering, listener))
                     tasks.create_task(manager.run())
 
@@ -106,6 +110,10 @@ class Manager:
                 tasks.create_task(one.run(self._context), name=one.name)
             tasks.create_task(self._campaign(), name="campaign")
             tasks.create_task(self._wait_for_lease(), name="readiness")
+
+    def latencies(self) -> Sequence[ServiceLatency] | None:
+        """Return the latency of online services, or None where another replica knows it."""
+        return None if self._term is None else self._term.latencies.services()
 
     def metrics_text(self) -> bytes:
         """Return the metrics of the process and, while this replica leads, those of its controllers."""
@@ -133,7 +141,11 @@ class Manager:
 
     async def _lead(self) -> None:
         self._term = term = dataclasses.replace(
-            self._context, metrics=prometheus_client.CollectorRegistry(), observed=Observed(), slo=SloState()
+            self._context,
+            metrics=prometheus_client.CollectorRegistry(),
+            observed=Observed(),
+            slo=SloState(),
+            latencies=Table(),
         )
         term.metrics.register(term.observed)
         try:

@@ -1,6 +1,6 @@
-"""What the manager answers over plain HTTP: ``/metrics``, ``/healthz`` and ``/readyz``."""
+"""What the manager answers over plain HTTP: ``/metrics``, ``/healthz``, ``/readyz``, and online services' latency."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -8,9 +8,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cotenant.manager.controller import Readiness
+from cotenant.model.latency import ServiceLatency
+from cotenant.web.answer import answer, refusal
+from cotenant.web.openapi import LatencyList
 
 
-def application(metrics_text: Callable[[], bytes], readiness: Readiness) -> Starlette:
+def application(
+    metrics_text: Callable[[], bytes],
+    readiness: Readiness,
+    latencies: Callable[[], Sequence[ServiceLatency] | None] = lambda: None,
+) -> Starlette:
     """Return the application."""
 
     async def metrics(request: Request) -> Response:
@@ -26,4 +33,11 @@ def application(metrics_text: Callable[[], bytes], readiness: Readiness) -> Star
         lines = "".join(f"{name}: {reason}\n" for name, reason in sorted(waiting.items()))
         return Response(lines, 503, media_type="text/plain")
 
-    return Starlette(routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)])
+    async def latency(request: Request) -> Response:
+        found = latencies()
+        if found is None:
+            return refusal(503, "this replica does not lead")
+        return answer(LatencyList(services=list(found)))
+
+    routes = {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/api/v1/latency": latency}
+    return Starlette(routes=[Route(path, handler) for path, handler in routes.items()])

@@ -57,7 +57,7 @@ class _Memory:
 
 
 class Rollouts:
-    """The controller. ``latencies``: who measures online services; nobody by default."""
+    """The controller. ``latencies``: who measures online services; the manager itself by default."""
 
     name = "rollout"
 
@@ -66,7 +66,7 @@ class Rollouts:
 
     async def run(self, context: Context) -> None:
         """Work until cancelled."""
-        term = Term(context.client, context.clock, context, self._latencies)
+        term = Term(context.client, context.clock, context, self._latencies or context.latencies)
         context.metrics.register(RolloutCollector(term))
         async with asyncio.TaskGroup() as tasks:
             following: asyncio.Task[None] | None = None
