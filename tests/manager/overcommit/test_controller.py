@@ -20,6 +20,7 @@ from cotenant.api import timestamp
 from cotenant.kube.channel import Peer
 from cotenant.manager.overcommit import controller, names
 from cotenant.manager.overcommit.controller import Overcommit
+from cotenant.manager.slo import readers
 from cotenant.manager.slo.following import SloConfigFollower
 from cotenant.model import sample
 from cotenant.units.clock import ManualClock
@@ -95,6 +96,8 @@ class World:
 @pytest.fixture
 async def world(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(controller, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(readers, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(readers, "ALIVE_SECONDS", 5.0)
     fleet = Fleet(Rulebook(), ManualClock())
     receiver = receiving.Receiver(fleet, receiving.Instructions(), table_seconds=0.02)
     async with receiving.serving(receiver, "127.0.0.1:0") as port:
@@ -250,6 +253,30 @@ async def test_zones_follow_the_node_and_end_with_it(world: World) -> None:
         world.configure(enable=False)
         await until(lambda: CPU not in in_zone())
         assert in_zone() == SIZE
+
+
+async def test_koordinators_own_manager_is_left_its_resources_while_it_lives(world: World) -> None:
+    leases = "apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases"
+    renewals = iter(range(10_000))
+
+    def renew() -> None:
+        spec = {"holderIdentity": "koord-manager-0", "renewTime": f"{next(renewals)}"}
+        world.cluster.api.put(leases, "koordinator-manager", spec=spec)
+
+    renew()
+    world.add_node()
+    found = world.cluster.objects(NODES)["n1"]
+    found["status"]["allocatable"][CPU] = found["status"]["capacity"][CPU] = "123"
+    world.cluster.api.put(NODES, "n1", **found)
+    async with world.running():
+        for _ in range(20):
+            world.report("2")
+            await asyncio.sleep(0.01)
+        assert world.offered() == 123
+        assert "cotenant_overcommit_standing_back 1.0" in metrics(world)
+        await until(lambda: world.report("2") or world.offered() == 4_000, 15)  # its lease is not renewed any more
+        renew()
+        await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world), 15)
 
 
 async def test_a_new_term_knows_nothing_of_the_last(world: World) -> None:

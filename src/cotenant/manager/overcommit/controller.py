@@ -19,6 +19,7 @@ from cotenant.manager.overcommit.feed import Feed
 from cotenant.manager.overcommit.metrics import OvercommitCollector
 from cotenant.manager.overcommit.nodes import NodeFacts
 from cotenant.manager.reconciling import Due, Reconciler, Write
+from cotenant.manager.slo import readers
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ class Term:
         self.metrics = cluster.Metrics(self._touch)
         self.topologies = cluster.Topologies(self._topology_changed)
         self.feed = Feed(context.client, context.namespace, context.clock, self._touch, context.settings.analyzer)
+        place = context.settings.slo_config.namespace
+        self.rival = readers.Readers(context.client, place, context.clock, readers.MANAGER)
+        """Koordinator's own manager: while it lives, these resources are its."""
         self.falls = self._reconciler("falls", self._due_fall, FALLS_PER_SECOND)
         self.rises = self._reconciler("rises", self._due, RISES_PER_SECOND)
         self.zones = self._reconciler("zones", self._due_zones, ZONES_PER_SECOND)
@@ -94,6 +98,8 @@ class Term:
             for informer in (listed, running, reported, zoned):
                 tasks.create_task(informer.run())
             tasks.create_task(self.feed.run())
+            tasks.create_task(self.rival.run())
+            await self.rival.looked.wait()
             await listed.synced.wait()
             await running.synced.wait()  # a pod that is not seen yet would count for nothing
             tasks.create_task(self._look())
@@ -128,10 +134,15 @@ class Term:
                     self.zones.touch(name)
 
     def decide(self, name: str) -> Decision | None:
-        """Return what is to be done with a node; None where it is gone, cannot be understood, or nobody says how."""
+        """Return what is to be done with a node.
+
+        None where it is gone, cannot be understood, nobody says how, or another manager does it.
+        """
         node = self.nodes.facts.get(name)
         if node is None:
             self._forget(name)
+            return None
+        if self.rival.alive:
             return None
         resolved = self.strategy_of(node)
         if name in self.nodes.problems or resolved is None:
@@ -174,6 +185,8 @@ class Term:
 
     def _due_zones(self, name: str) -> Write | None:
         """Return what makes a node's zones follow the node."""
+        if self.rival.alive:
+            return None
         facts, node, account = self.topologies.facts.get(name), self.nodes.facts.get(name), self.accounts.get(name)
         if facts is None or node is None or account is None:
             return None

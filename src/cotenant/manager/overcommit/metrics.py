@@ -38,6 +38,11 @@ class OvercommitCollector(registry.Collector):
             asked,
             gauge("cotenant_overcommit_nodes_contested", "Nodes whose values somebody else writes.", value=contested),
             gauge("cotenant_overcommit_nodes_unread", "Nodes not understood.", value=len(term.nodes.problems)),
+            gauge(
+                "cotenant_overcommit_standing_back",
+                "1 while Koordinator's own manager lives, whose these resources are then.",
+                value=float(term.rival.alive),
+            ),
             counter("cotenant_overcommit_tables", "Usage tables that came from the analyzer.", value=term.feed.tables),
             counter("cotenant_overcommit_stream_failures", "Calls for them that failed.", value=term.feed.failures),
         ]

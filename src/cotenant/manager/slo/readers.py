@@ -1,4 +1,4 @@
-"""Whether somebody reads NodeMetrics: a scheduler of Koordinator's that lives, by its lease."""
+"""Whether a part of Koordinator's lives, by its lease: a scheduler that reads NodeMetrics, a manager that writes."""
 
 import asyncio
 import logging
@@ -10,7 +10,8 @@ from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-LEASE_NAMES = ("koord-scheduler", "koord-descheduler")
+SCHEDULERS = ("koord-scheduler", "koord-descheduler")
+MANAGER = ("koordinator-manager",)
 LOOK_SECONDS = 15.0
 ALIVE_SECONDS = 60.0
 """A lease whose record did not change for so long belongs to nobody."""
@@ -19,12 +20,15 @@ ALIVE_SECONDS = 60.0
 class Readers:
     """Looks at the leases; trusts our own clock only, as leader election does."""
 
-    def __init__(self, client: Client, namespace: str, clock: Clock) -> None:
+    def __init__(self, client: Client, namespace: str, clock: Clock, names: tuple[str, ...] = SCHEDULERS) -> None:
+        self._names = names
         self._client = client
         self._namespace = namespace
         self._clock = clock
         self._seen: dict[str, LeaseSpec] = {}
         self._changed_at: dict[str, float] = {}
+        self.looked = asyncio.Event()
+        """Set after the first look."""
 
     @property
     def alive(self) -> bool:
@@ -35,8 +39,9 @@ class Readers:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            for name in LEASE_NAMES:
+            for name in self._names:
                 await self._look(name)
+            self.looked.set()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, name: str) -> None:
