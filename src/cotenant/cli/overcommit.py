@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 File = pathlib.Path | None
 _GIB = 1 << 30
+LEFT_OUT = 3
+"""Exit status: done, but something was left."""
 _BATCH = {
     "capacity": "capacity",
     "margin": "− margin, kept free",
@@ -43,12 +45,16 @@ def command(
     slo_config: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="Where that ConfigMap is in the cluster.")
     ] = "koordinator-system/slo-controller-config",
+    clear: Annotated[bool, typer.Option("--clear", help="Take back what all nodes offer, and end.")] = False,
     kubeconfig: Annotated[File, typer.Option(help="Which cluster; the usual one by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a node offers to batch and mid work, what it should, and how that comes about, term by term."""
     from cotenant.cli import printing
 
+    if clear:
+        _clear(kubeconfig, as_json)
+        return
     if bool(name) == (node is not None):
         raise typer.BadParameter("give the name of a NODE of the cluster, or --node FILE")
     found = _of_files(node, pods, metric, config, at) if node is not None else _of_cluster(name, slo_config, kubeconfig)
@@ -69,6 +75,26 @@ def command(
     for title, tier, words in (("batch", found.batch, _BATCH), ("mid", found.mid, _MID)):
         if tier:
             _print_terms(title, tier, words)
+
+
+def _clear(kubeconfig: File, as_json: bool) -> None:
+    from cotenant.cli import printing
+    from cotenant.kube.client import Client, load_configuration
+    from cotenant.manager.overcommit import looking
+
+    async def work() -> looking.Cleared:
+        async with Client(load_configuration(kubeconfig)) as client:
+            return await looking.clear(client)
+
+    done = asyncio.run(work())
+    if as_json:
+        printing.print_json(done)
+    else:
+        typer.echo(f"{len(done.cleared)} nodes cleared{': ' if done.cleared else ''}{', '.join(done.cleared)}")
+        if done.kept:
+            typer.echo(f"pods still hold what they asked for on: {', '.join(done.kept)}; clear again when they ended")
+    if done.kept:
+        raise typer.Exit(LEFT_OUT)
 
 
 def _headline(found: "Statement") -> str:

@@ -65,7 +65,7 @@ def decode(value: NodeObject) -> NodeFacts:
     annotations = metadata.annotations or {}
     capacity, allocatable = value.status.capacity or {}, dict(value.status.allocatable or {})
     try:
-        published, torn = _published(capacity, allocatable)
+        offered, torn = published(capacity, allocatable)
         raw = _json(annotations, names.RAW_ALLOCATABLE_ANNOTATION, place)
         # What an amplified node says it can allocate is more than it has; the annotation keeps what it was.
         native = {name: (raw or {}).get(name, allocatable.get(name)) for name in names.RESOURCES}
@@ -92,7 +92,7 @@ def decode(value: NodeObject) -> NodeFacts:
             reserved={"cpu": read.reserved_millicores, "memory": max(kept, read.annotation_reserved_bytes)},
             third_party=_third_party(annotations, place),
             amplification=_amplification(annotations),
-            published=published,
+            published=offered,
             torn=torn,
             origin=annotations.get(names.ORIGIN_ANNOTATION),
         )
@@ -102,7 +102,11 @@ def decode(value: NodeObject) -> NodeFacts:
         raise BadNode(f"{place}: {error}") from None
 
 
-def _published(capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> tuple[dict[str, int], frozenset[str]]:
+def published(capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> tuple[dict[str, int], frozenset[str]]:
+    """Return what a node offers of what overcommit publishes, and of which of it capacity says something else.
+
+    :raises BadQuantity: if an amount is no quantity.
+    """
     found, torn = {}, set()
     for name in names.PUBLISHED:
         has, offers = capacity.get(name), allocatable.get(name)
