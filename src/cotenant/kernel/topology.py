@@ -31,7 +31,7 @@ def read(root: paths.Root) -> Topology:
 
 def node(root: paths.Root, topology: Topology) -> Node:
     """Return the node by its own files: all CPUs and all memory; None for what they do not say."""
-    match = _MEM_TOTAL.search(_text(root.proc / "meminfo") or "")
+    match = _MEM_TOTAL.search(text(root.proc / "meminfo") or "")
     return Node(
         capacity_millicores=len(topology.cpus) * 1000 or None,
         capacity_memory_bytes=int(match[1]) * 1024 if match else None,
@@ -40,16 +40,16 @@ def node(root: paths.Root, topology: Topology) -> Node:
 
 def _online(root: paths.Root) -> frozenset[int]:
     base = root.sys / "devices" / "system" / "cpu"
-    text = _text(base / "online")
-    if text:
+    online = text(base / "online")
+    if online:
         try:
-            return cpulist.parse(text)
+            return cpulist.parse(online)
         except cpulist.BadCpuList:
             return frozenset()
     listed = {int(match[1]) for name in _names(base) if (match := _CPU_DIRECTORY.fullmatch(name))}
     if listed:
         return frozenset(listed)
-    return frozenset(int(number) for number in re.findall(r"^cpu(\d+) ", _text(root.proc / "stat") or "", re.MULTILINE))
+    return frozenset(int(number) for number in re.findall(r"^cpu(\d+) ", text(root.proc / "stat") or "", re.MULTILINE))
 
 
 def _numa_nodes(root: paths.Root) -> dict[int, int]:
@@ -60,7 +60,7 @@ def _numa_nodes(root: paths.Root) -> dict[int, int]:
         if match is None:
             continue
         try:
-            found |= dict.fromkeys(cpulist.parse(_text(base / name / "cpulist") or ""), int(match[1]))
+            found |= dict.fromkeys(cpulist.parse(text(base / name / "cpulist") or ""), int(match[1]))
         except cpulist.BadCpuList:
             continue  # an odd file places nobody; its CPUs count as of node 0
     return found
@@ -73,7 +73,8 @@ def _names(directory: os.PathLike[str]) -> list[str]:
         return []
 
 
-def _text(path: os.PathLike[str]) -> str | None:
+def text(path: os.PathLike[str]) -> str | None:
+    """Return what a file holds, without white space around it, or None where it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read().strip()
@@ -83,6 +84,6 @@ def _text(path: os.PathLike[str]) -> str | None:
 
 def _integer(path: os.PathLike[str]) -> int | None:
     try:
-        return int(_text(path) or "")
+        return int(text(path) or "")
     except ValueError:
         return None
