@@ -11,7 +11,9 @@ from tests.act.conftest import machine  # noqa: F401 - fixture
 from tests.act.machine import Machine
 from tests.kube.conftest import ApiServer, api, client, status  # noqa: F401 - fixtures
 
+from cotenant.api.koordinator.names import CPU_BASIC_INFO_ANNOTATION
 from cotenant.kernel import paths
+from cotenant.kernel.cpu_model import CpuModel
 from cotenant.kernel.numa import NumaState
 from cotenant.kube.client import Client
 from cotenant.model import node as nodes
@@ -259,3 +261,13 @@ async def test_conflict_refusal_and_outage_are_come_back_to_without_haste(world:
     world.server.fail("PUT", status(409, "Conflict"))
     await world.pass_time(10)
     assert world.writer.writes == 2
+
+
+def test_the_model_of_the_cpus_is_said_where_it_is_known(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+    seen, cpus = look(machine()), assignments(tmp_path)
+    model = CpuModel("Xeon", hyper_threads=True, turbo=None)
+    want = resource_topology.wanted(seen, cpus, NUMA, None, model)
+    assert value(want, CPU_BASIC_INFO_ANNOTATION) == {"cpuModel": "Xeon", "hyperThreadEnabled": True}
+    unknown = resource_topology.wanted(seen, cpus, NUMA, None, CpuModel(None, hyper_threads=True, turbo=True))
+    assert unknown is not None
+    assert CPU_BASIC_INFO_ANNOTATION not in unknown.annotations

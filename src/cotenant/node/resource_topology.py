@@ -10,6 +10,8 @@ import msgspec
 
 from cotenant.act import cpu_pool
 from cotenant.api.koordinator import topology as api
+from cotenant.api.koordinator.names import CPU_BASIC_INFO_ANNOTATION
+from cotenant.kernel.cpu_model import CpuModel
 from cotenant.kernel.numa import NumaState
 from cotenant.model import node as nodes
 from cotenant.model.node import Pool
@@ -28,6 +30,7 @@ ANNOTATIONS = (
     nodes.BE_SHARE_POOLS_ANNOTATION,
     nodes.CPU_ALLOCATIONS_ANNOTATION,
     nodes.CPU_MANAGER_ANNOTATION,
+    CPU_BASIC_INFO_ANNOTATION,
     *COPIED_ANNOTATIONS,
 )
 STEADY_PERCENT = 1
@@ -46,7 +49,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     zones: list[api.Zone]
 
 
-def wanted(seen: Snapshot, cpus: Assignments, numa: Mapping[int, NumaState], node: Object | None) -> Wanted | None:
+def wanted(
+    seen: Snapshot,
+    cpus: Assignments,
+    numa: Mapping[int, NumaState],
+    node: Object | None,
+    model: CpuModel | None = None,
+) -> Wanted | None:
     """Return what the object should say now, or None while the node's CPUs are not known."""
     if not seen.topology.cpus:
         return None
@@ -61,6 +70,10 @@ def wanted(seen: Snapshot, cpus: Assignments, numa: Mapping[int, NumaState], nod
     manager = _cpu_manager(seen, cpus)
     if manager is not None:
         values[nodes.CPU_MANAGER_ANNOTATION] = manager
+    if model is not None and model.name is not None:
+        values[CPU_BASIC_INFO_ANNOTATION] = api.CpuBasicInfo(
+            cpu_model=model.name, hyper_thread_enabled=model.hyper_threads, turbo_enabled=model.turbo or False
+        )
     told = metadata.get("annotations") or {}
     labels = {name: text for name, text in (metadata.get("labels") or {}).items() if name == NUMA_RESERVATION_LABEL}
     return Wanted(

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.koordinator import topology as api
-from cotenant.kernel import numa, paths
+from cotenant.kernel import cpu_model, numa, paths
 from cotenant.kube import errors
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import Client, Resource
@@ -50,6 +50,7 @@ class TopologyWriter:
         self._yields = yields
         self._clock = clock
         self._backoff = backoff or Backoff(2.0, 300.0)
+        self._root = root
         self._numa = numa.NumaReader(root)
         self._found: Mapping[str, Any] | None = None
         self._listed = False
@@ -87,7 +88,8 @@ class TopologyWriter:
         if seen is None or not self._listed or self._yields() or now < self._not_before:
             return
         states = await asyncio.to_thread(self._numa.read, seen.topology)
-        want = resource_topology.wanted(seen, self._cpus, states, self._policy.object)
+        model = await asyncio.to_thread(cpu_model.read, self._root, seen.topology)
+        want = resource_topology.wanted(seen, self._cpus, states, self._policy.object, model)
         if want is None:
             return
         uid = ((self._policy.object or {}).get("metadata") or {}).get("uid", "")

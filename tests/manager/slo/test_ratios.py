@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.api.koordinator.topology import CpuBasicInfo
 from cotenant.manager.slo import ratios
-from cotenant.manager.slo.ratios import CpuBasicInfo
 
 MODEL = {
     "baseRatio": 1.1, "hyperThreadEnabledRatio": 1.2, "turboEnabledRatio": 1.3, "hyperThreadTurboEnabledRatio": 1.45,

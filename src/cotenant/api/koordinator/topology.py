@@ -109,3 +109,11 @@ def numa_node(zone: Zone) -> int | None:
     """Return the NUMA node that a zone is, or None where its name says none."""
     prefix, _, number = zone.name.partition("-")
     return int(number) if prefix == "node" and number.isdecimal() else None
+
+
+class CpuBasicInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The annotation ``cpu-basic-info``, as far as a ratio of CPU models follows from it."""
+
+    cpu_model: str = ""
+    hyper_thread_enabled: bool = False
+    turbo_enabled: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.koordinator.colocation import NORMALIZATION_RANGE
+from cotenant.api.koordinator.topology import CpuBasicInfo
 from cotenant.manager.overcommit.strategy import exact
 from cotenant.units.malformed import MALFORMED
 
@@ -19,29 +20,21 @@ SAME_WITHIN = Fraction(1, 100)
 """Ratios closer than this are the same."""
 
 
-class CpuBasicInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The annotation ``cpu-basic-info`` of a NodeResourceTopology, as far as a ratio follows from it."""
-
-    cpu_model: str = ""
-    hyper_thread_enabled: bool = False
-    turbo_enabled: bool = False
-
-    @property
-    def field(self) -> str:
-        """Which ratio of a model is for these CPUs."""
-        if self.hyper_thread_enabled and self.turbo_enabled:
-            return "hyperThreadTurboEnabledRatio"
-        if self.hyper_thread_enabled:
-            return "hyperThreadEnabledRatio"
-        return "turboEnabledRatio" if self.turbo_enabled else "baseRatio"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ratio:
     """The text of the normalization annotation, or None with the reason why it cannot be told; it then stays."""
 
     text: str | None
     reason: str = ""
+
+
+def _field(info: CpuBasicInfo) -> str:
+    """Return which ratio of a model is for these CPUs."""
+    if info.hyper_thread_enabled and info.turbo_enabled:
+        return "hyperThreadTurboEnabledRatio"
+    if info.hyper_thread_enabled:
+        return "hyperThreadEnabledRatio"
+    return "turboEnabledRatio" if info.turbo_enabled else "baseRatio"
 
 
 def basic_info(text: str | None) -> CpuBasicInfo | None:
@@ -62,10 +55,11 @@ def normalization(strategy: Mapping[str, Any], label: str | None, info: CpuBasic
         return Ratio(DEFAULT_RATIO)
     if info is None:
         return Ratio(None, "its NodeResourceTopology has no cpu-basic-info")
+    field = _field(info)
     models: Mapping[str, Mapping[str, float]] = strategy.get("ratioModel") or {}
-    value = (models.get(info.cpu_model) or {}).get(info.field, strategy.get("defaultRatio"))
+    value = (models.get(info.cpu_model) or {}).get(field, strategy.get("defaultRatio"))
     if value is None:
-        where = info.field if info.cpu_model in models else "ratioModel"
+        where = field if info.cpu_model in models else "ratioModel"
         return Ratio(None, f"{where} has nothing for {info.cpu_model!r}")
     low, high = NORMALIZATION_RANGE
     if not low <= value <= high:
