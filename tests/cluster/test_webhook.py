@@ -152,6 +152,20 @@ def test_a_pod_becomes_offline_work(webhook: pathlib.Path) -> None:
     assert create(PLAIN, asking(app="render"))["metadata"]["labels"] == {"app": "render"}
 
 
+def test_a_percentage_of_the_pods_of_one_controller(webhook: pathlib.Path) -> None:
+    """Their names are made by the API server, some versions of it after the webhook."""
+    set_profile("half", selector={"matchLabels": {"app": "half"}}, probability="50%", labels={"drawn": "yes"})
+    programs.settle(1)
+    pod = asking()
+    pod["metadata"] = {"generateName": "half-", "labels": {"app": "half"}}
+    try:
+        drawn = sum("drawn" in create(PLAIN, pod)["metadata"]["labels"] for _ in range(60))
+    finally:
+        objects.delete(f"{PROFILES}/half")
+    print(f"{drawn} of 60 pods were drawn by 50 %")
+    assert 12 < drawn < 48
+
+
 def test_defaults_of_a_limit_range_do_not_come_back(webhook: pathlib.Path) -> None:
     """LimitRanger runs once more after the webhook, and finds a container without cpu."""
     path = f"{NAMESPACES}/{LOOSE}/limitranges"
@@ -384,6 +398,10 @@ def test_without_the_webhook_only_namespaces_for_colocation_wait(namespaces: Non
         text = refusal(STRICT, asking())
         assert 'failed calling webhook "colocation.pods.cotenant.io"' in text
         assert create("kube-system", asking())["metadata"]["name"] == "asking"
+        create(LOOSE, asking(app="slipped"), dry_run=False)
+        listed = json.loads(programs.run(["manager", "unmutated", "--json"]).stdout)
+        assert [(one["namespace"], one["name"], one["why"]) for one in listed] == [(LOOSE, "asking", "missed")]
+        objects.delete(f"{NAMESPACES}/{LOOSE}/pods/asking")
         again = manager(tmp_path, PORTS[0])
         try:
             took = wait_for(lambda: ready(PORTS[0]), 40, "the webhook again")

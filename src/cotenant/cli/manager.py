@@ -154,6 +154,7 @@ def _outcome(applied: tuple[str, ...], refused: tuple[str, ...]) -> str:
 
 @app.command()
 def unmutated(
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the manager is.")] = "cotenant-system",
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -168,7 +169,7 @@ def unmutated(
 
     async def work() -> list[finding.Unmutated]:
         async with Client(load_configuration(kubeconfig), "cotenant-manager") as client:
-            return await finding.find(client)
+            return await finding.find(client, namespace)
 
     found = asyncio.run(work())
     if json:

@@ -20,6 +20,7 @@ from cotenant.manager import controller
 from cotenant.manager.webhook import registering, registration, settings
 from cotenant.manager.webhook.registering import WebhookRegistrar
 from cotenant.manager.webhook.server import WebhookServer
+from cotenant.manager.webhook.source import Source
 from cotenant.units.clock import ManualClock, SystemClock
 from cotenant.web import serving
 
@@ -236,6 +237,37 @@ async def test_the_server_answers_over_https_with_what_the_cluster_says(api: Api
         "cotenant_webhook_certificate_expires_seconds",
     ):
         assert line in text
+
+
+async def test_what_was_asked_is_answered_before_it_ends(
+    api: ApiServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster_of(api)
+    address = free_address()
+    context = context_of(client, SystemClock(), listen=address, register=True)
+    asked, going_on = asyncio.Event(), asyncio.Event()
+    around = Source.around
+
+    async def slow(source: Source, namespace: str) -> Any:
+        asked.set()
+        await going_on.wait()
+        return await around(source, namespace)
+
+    monkeypatch.setattr(Source, "around", slow)
+    async with running(WebhookRegistrar(), context):
+        server = asyncio.create_task(WebhookServer().run(context))
+        await until(lambda: stored(api, "ca.crt") and not context.readiness.waiting)
+        authority = ssl.create_default_context(cadata=base64.b64decode(stored(api, "ca.crt") or "").decode())
+        async with httpx.AsyncClient(verify=authority, base_url=f"https://{address}") as ask:
+            pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a"}]}}
+            asking = asyncio.create_task(ask.post("/mutate-pods", json=pod_review(pod)))
+            await asked.wait()
+            server.cancel()
+            await asyncio.sleep(0.05)
+            assert not server.done()
+            going_on.set()
+            assert (await asking).json()["response"]["allowed"] is True
+        await asyncio.gather(server, return_exceptions=True)
 
 
 async def test_a_server_waits_for_lists_and_certificates(api: ApiServer, client: Client) -> None:

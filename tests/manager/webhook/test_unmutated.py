@@ -29,7 +29,7 @@ def put_pod(api: ApiServer, name: str, value: dict[str, Any], **metadata: Any) -
 
 @pytest.fixture
 def cluster(api: ApiServer) -> ApiServer:
-    for name, labels in (("shop", {"team": "batch"}), ("web", {})):
+    for name, labels in (("shop", {"team": "batch"}), ("web", {}), ("cotenant-system", {"team": "batch"})):
         api.put("api/v1/namespaces", name, metadata={"labels": labels})
     for name, value in CLASSES.items():
         api.put("apis/scheduling.k8s.io/v1/priorityclasses", name, value=value)
@@ -53,11 +53,12 @@ async def test_which_are_found(cluster: ApiServer, client: Client) -> None:
     put_pod(cluster, "ending", plain, deletionTimestamp="2026-02-02T00:00:00Z")
     put_pod(cluster, "static", plain, annotations={"kubernetes.io/config.mirror": "x"})
     put_pod(cluster, "elsewhere", plain, namespace="web")
+    put_pod(cluster, "manager", plain, namespace="cotenant-system")
     put_pod(cluster, "ours", mutation.mutate(arrival(plain), [offline()], around()).pod)
     theirs = json.loads(json.dumps(mutation.mutate(arrival(plain), [offline()], around()).pod))
     del theirs["metadata"]["annotations"]  # as another manager's webhook would have made it
     put_pod(cluster, "theirs", theirs)
-    found = await unmutated.find(client)
+    found = await unmutated.find(client, "cotenant-system")
     assert [(one.namespace, one.name, one.profile, one.why) for one in found] == [
         ("shop", "missed", "batch", "missed"),
         ("shop", "older", "batch", "older"),
@@ -68,7 +69,7 @@ async def test_which_are_found(cluster: ApiServer, client: Client) -> None:
 
 
 async def test_without_the_kind_there_are_none(api: ApiServer, client: Client) -> None:
-    assert await unmutated.find(client) == []
+    assert await unmutated.find(client, "cotenant-system") == []
 
 
 async def test_the_metric_is_absent_while_nothing_is_known(

@@ -151,4 +151,9 @@ async def _serve(application: Starlette, listener: socket.socket, context: ssl.S
     )  # fmt: skip
     config.load()
     config.ssl = context  # one that certificates can be loaded into while it serves
-    await serving.Server(config).serve(sockets=[listener])
+    server = serving.Server(config)
+    try:
+        await server.serve(sockets=[listener])
+    except asyncio.CancelledError:
+        await server.shutdown(sockets=[listener])  # what was asked is answered first
+        raise

@@ -52,8 +52,8 @@ def judge(pod: mutation.Pod, chosen: Sequence[profiles.Ready], around: Surroundi
     return tuple(place for place in now if now[place] != before[place])
 
 
-async def find(client: Client) -> list[Unmutated]:
-    """Return all of them, by namespace and name.
+async def find(client: Client, own_namespace: str) -> list[Unmutated]:
+    """Return all of them, by namespace and name; about the manager's own namespace the webhook is not asked.
 
     :raises KubeError: if something cannot be listed; without the kind of profiles there are none.
     """
@@ -71,7 +71,7 @@ async def find(client: Client) -> list[Unmutated]:
         async for pod in client.every(PODS, dict[str, Any], labelSelector=query):
             metadata = pod.get("metadata") or {}
             key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
-            if key in found or key[0] not in namespaces or not _counts(pod):
+            if key in found or key[0] not in namespaces or not _counts(pod, own_namespace):
                 continue
             around = _around(namespaces[key[0]], classes)
             if profile.name in mutation.applied_to(pod) or not profile.namespace_selector.matches(
@@ -106,7 +106,7 @@ class UnmutatedFinder(registry.Collector):
         context.metrics.register(self)
         while True:
             try:
-                self._found = await find(context.client)
+                self._found = await find(context.client, context.namespace)
             except (errors.KubeError, *MALFORMED) as error:
                 self._found = None
                 _log.warning("unmutated pods: %s", error)
@@ -135,13 +135,13 @@ def _for_all_pods(given: Sequence[Profile]) -> list[profiles.Ready]:
     return sorted(chosen, key=lambda profile: profile.name)
 
 
-def _counts(pod: mutation.Pod) -> bool:
+def _counts(pod: mutation.Pod, own_namespace: str) -> bool:
     """Return whether a pod runs or will, and the webhook would have been asked about it."""
     metadata = pod.get("metadata") or {}
     return not (
         metadata.get("deletionTimestamp")
         or (pod.get("status") or {}).get("phase") in _FINISHED
-        or metadata.get("namespace") in registration.EXEMPT
+        or metadata.get("namespace") in (*registration.EXEMPT, own_namespace)
         or mutation.MIRROR_ANNOTATION in (metadata.get("annotations") or {})
     )
 
