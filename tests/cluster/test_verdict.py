@@ -168,3 +168,24 @@ def test_by_labels_alone_pods_prefer_other_nodes_and_are_never_kept_out(kubeconf
         mark({name: dict.fromkeys(found) for name, found in marked.items()})
         for name in ("preferring", "cornered"):
             objects.delete(f"{PODS}?labelSelector=app%3D{name}")
+
+
+def test_check_lists_the_daemonsets_that_a_hard_taint_would_keep_out(kubeconfig: pathlib.Path) -> None:
+    at = "/apis/apps/v1/namespaces/default/daemonsets"
+    spec = objects.pod_spec("nowhere")
+    tolerant = {**spec, "tolerations": [{"operator": "Exists"}]}
+    try:
+        for name, template in (("logs", spec), ("agent", tolerant)):
+            labels = {"app": name}
+            body = {"metadata": {"labels": labels}, "spec": template}
+            cluster.request("POST", at, {
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+                "spec": {"selector": {"matchLabels": labels}, "template": body},
+            })  # fmt: skip
+        listed = programs.run(["check", "--daemonsets"])
+        assert (listed.returncode, listed.stdout) == (1, "default/logs\n"), listed.stderr
+    finally:
+        for name in ("logs", "agent"):
+            objects.delete(f"{at}/{name}")
+    none = programs.run(["check", "--daemonsets"])
+    assert (none.returncode, none.stdout) == (0, "every DaemonSet tolerates the taint\n"), none.stderr
