@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import images
+import programs
 
 import cluster
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE_SLOS = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+NODE_METRICS = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+KOORDINATORS = (NODE_SLOS, NODE_METRICS, TOPOLOGIES)
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 60, about: str = "") -> float:
@@ -111,42 +115,40 @@ def patch(path: str, body: Mapping[str, Any]) -> None:
     cluster.request("PATCH", path, body, "application/merge-patch+json")
 
 
-ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-
-
 def install_node_slos() -> None:
     """Define Koordinator's NodeSLO with as little as a server takes: any fields."""
-    install_kind("slo.koordinator.sh", "nodeslos", "NodeSLO", {"spec": ANYTHING})
-
-
-def install_kind(group: str, plural: str, kind: str, properties: Mapping[str, Any], *, status: bool = False) -> None:
-    """Define a cluster-scoped kind ``v1alpha1`` that is not there yet, and wait until it is served."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"} if group.endswith("k8s.io") else {},
-        },
+        "metadata": {"name": "nodeslos.slo.koordinator.sh"},
         "spec": {
-            "group": group,
+            "group": "slo.koordinator.sh",
             "scope": "Cluster",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "names": {"plural": "nodeslos", "singular": "nodeslo", "kind": "NodeSLO"},
             "versions": [
                 {
                     "name": "v1alpha1",
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}} if status else {},
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": dict(properties)}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything}}},
                 }
             ],
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    if found(f"{path}/{plural}.{group}") is None:
+    if found(f"{path}/nodeslos.slo.koordinator.sh") is None:
         cluster.request("POST", path, definition)
-    wait_for(lambda: found(f"/apis/{group}/v1alpha1/{plural}") is not None, 20, f"{kind}s to be served")
+    wait_for(lambda: found(NODE_SLOS) is not None, 20, "NodeSLOs to be served")
+
+
+def install_koordinators_kinds() -> None:
+    """Define Koordinator's kinds as cotenant does for a cluster that has none, and wait until they are served."""
+    done = programs.run(["crd", "install", "--koordinator"])
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    for path in KOORDINATORS:
+        wait_for(lambda: found(path) is not None, 20, f"{path} to be served")  # noqa: B023 - called at once
 
 
 def set_node_slo(name: str, spec: Mapping[str, Any]) -> None:

@@ -14,13 +14,10 @@ from objects import PODS, wait_for
 
 import cluster
 import node
-from cotenant.api import schema
 from cotenant.api.koordinator import node_metric as api
-from cotenant.api.koordinator import topology
 from cotenant.model import node as nodes
 
-AT = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
-OWN = f"{AT}/{node.NAME}"
+OWN = f"{objects.NODE_METRICS}/{node.NAME}"
 MIB = 1 << 20
 HOLD = "x=$(head -c 41943040 /dev/zero | tr '\\0' a); while :; do :; done"
 """40 MiB held in a shell's variable, and all of a CPU."""
@@ -39,10 +36,7 @@ def groups(kubeconfig: pathlib.Path) -> Iterator[dict[str, str]]:
     """Two pods by name, one of them at work, and a NodeMetric that asks for figures."""
     if not pathlib.Path("/sys/fs/cgroup/cpuacct/cpuacct.usage").exists():
         pytest.skip("the accounts compared here are those of cgroup v1, where the real node of a test runs today")
-    generator = schema.Generator(schema.Traits())
-    kinds = {"spec": generator.of(api.NodeMetricSpec), "status": generator.of(api.NodeMetricStatus)}
-    objects.install_kind(api.GROUP, api.PLURAL, api.KIND, kinds, status=True)
-    objects.install_node_slos()
+    objects.install_koordinators_kinds()
     some = {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m", "memory": "200Mi"}}
     made = {
         "busy": objects.pod("busy", "real", some, command=HOLD, labels={"koordinator.sh/qosClass": "LS"}),
@@ -51,7 +45,9 @@ def groups(kubeconfig: pathlib.Path) -> Iterator[dict[str, str]]:
     objects.delete(OWN)
     uids = {name: cluster.request("POST", PODS, body)["metadata"]["uid"] for name, body in made.items()}
     cluster.request(
-        "POST", AT, {"apiVersion": api.API_VERSION, "kind": api.KIND, "metadata": {"name": node.NAME}, "spec": SPEC}
+        "POST",
+        objects.NODE_METRICS,
+        {"apiVersion": api.API_VERSION, "kind": api.KIND, "metadata": {"name": node.NAME}, "spec": SPEC},
     )
     try:
         for name in made:
@@ -134,16 +130,13 @@ def test_figures_agree_with_the_kernels_own_accounts_and_end_with_the_object(
     assert (tmp_path / "state/prediction.json").exists()
 
 
-TOPOLOGY = f"/apis/{topology.GROUP}/v1alpha1/noderesourcetopologies/{node.NAME}"
+TOPOLOGY = f"{objects.TOPOLOGIES}/{node.NAME}"
 OWN_CPU = {"scheduling.koordinator.sh/resource-status": '{"cpuset": "1"}'}
 
 
 @pytest.fixture
 def topologies(kubeconfig: pathlib.Path) -> Iterator[None]:
-    generator = schema.Generator(schema.Traits())
-    whole = generator.of(topology.NodeResourceTopology)["properties"]
-    kinds = {name: whole[name] for name in ("topologyPolicies", "zones")}
-    objects.install_kind(topology.GROUP, topology.PLURAL, topology.KIND, kinds)
+    objects.install_koordinators_kinds()
     objects.delete(TOPOLOGY)
     yield
     objects.delete(f"{PODS}/own-cpu")
