@@ -77,6 +77,12 @@ def node_seconds() -> float:
     return sum(int(words[column]) for column in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
 
 
+def resident_kib(pid: int) -> int:
+    match = re.search(r"^VmRSS:\s+(\d+) kB$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1])
+
+
 def status() -> dict[str, Any]:
     return cluster.request("GET", OWN).get("status") or {}
 
@@ -120,6 +126,9 @@ def test_figures_agree_with_the_kernels_own_accounts_and_end_with_the_object(
         took = wait_for(lambda: status()["updateTime"] != first, 35)
         print(f"the next report after {took:.1f} s")
         programs.settle(max(62 - (time.monotonic() - before[0]), 0))  # a minute, so that predictions have begun
+        resident_mib = resident_kib(agent.pid) / 1024
+        print(f"the agent holds {resident_mib:.0f} MiB")
+        assert resident_mib <= 64
         objects.delete(OWN)
         programs.settle(2)
         assert agent.returncode is None
