@@ -1,7 +1,8 @@
 """What a NodeMetric costs the node agent: time each second, memory after an hour, size of a report and a checkpoint.
 
-Run: ``python bench/metering/run.py [--pods 150] [--json]``. The agent as a whole may take 2 % of a core (20 ms a second)
-and 64 MiB beside 150 pods; metering and prediction are a part of that. An hour is fed, then the seconds after it are timed.
+Run: ``python bench/metering/run.py [--pods 150] [--json]``. The agent as a whole may take 2 % of a core (20 ms a
+second) and 64 MiB beside 150 pods; metering and prediction are a part of that. An hour is fed, then the seconds after
+it are timed.
 """
 
 import argparse
