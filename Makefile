@@ -11,7 +11,7 @@ VM_PACKAGES := qemu-system-x86 busybox-static
 CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
 KWOK_NODES ?= 200
 
-.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf native screenshots clean
+.PHONY: cluster cluster-down help venv up check fmt generate test test-fast test-all bench bpf native screenshots image clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -70,6 +70,9 @@ cluster: venv ## a whole Kubernetes cluster on loopback (about 20 min the first 
 
 cluster-down: venv ## end that cluster and undo all of it
 	@$(BIN)/python tests/cluster/cluster.py down
+
+image: venv ## the container image, without an engine or a registry: build/image/cotenant-VERSION.tar (ARCH=arm64)
+	@$(BIN)/python packaging/image/build.py $(if $(ARCH),--arch $(ARCH))
 
 clean: ## remove what make made
 	rm -rf .venv build dist
