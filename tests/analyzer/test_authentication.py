@@ -112,15 +112,19 @@ async def test_while_the_api_server_is_away_known_tokens_go_on(
         await reviewer.identify("Bearer t")
 
 
+def make_certificate(folder: pathlib.Path, subject: str) -> tuple[pathlib.Path, pathlib.Path]:
+    """Write a certificate that signs itself, and its key."""
+    made, key = folder / "tls.crt", folder / "tls.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "1", "-subj", "/CN=analyzer", "-addext", f"subjectAltName={subject}"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True, timeout=30)
+    return made, key
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
     """A certificate of our own for 127.0.0.1, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "tls.crt", folder / "tls.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "1", "-subj", "/CN=analyzer", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True, timeout=30)
-    return made, key
+    return make_certificate(tmp_path_factory.mktemp("tls"), "IP:127.0.0.1")
 
 
 @pytest.fixture
@@ -216,3 +220,37 @@ async def test_plaintext_does_not_reach_a_tls_port(address: str) -> None:
         with pytest.raises(grpc.aio.AioRpcError):
             async for _ in stream_pb2_grpc.StreamStub(opened).Samples(hello()):
                 pass
+
+
+async def knock(opened: channel.OpenChannel, address: str) -> grpc.StatusCode:
+    """Return the status with which a call without a token ends."""
+    async with opened(address) as reached:
+        call = stream_pb2_grpc.StreamStub(reached).Samples(iter([stream_pb2.Upward(hello=stream_pb2.Hello(node="n1"))]))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in call:
+                pass
+    code = caught.value.code()
+    assert isinstance(code, grpc.StatusCode)
+    return code
+
+
+async def test_a_certificate_is_known_by_a_name_and_renewed_without_a_restart(
+    fleet: Fleet, reviewer: Reviewer, tmp_path: pathlib.Path
+) -> None:
+    name = "cotenant-analyzer.cotenant-system.svc"
+    made, key = make_certificate(tmp_path, f"DNS:{name}")
+    settings = Settings(listen="127.0.0.1:0", tls_certificate=made, tls_key=key)
+    receiver = receiving.Receiver(fleet, receiving.Instructions(), identify=reviewer.identify)
+    named, unnamed = channel.opener(made, None, name), channel.opener(made, None)
+    old = tmp_path / "old.crt"
+    old.write_bytes(made.read_bytes())
+    believing_the_old = channel.opener(old, None, name)
+    async with receiving.serving(receiver, settings.listen, credentials_of(settings)) as port:
+        address = f"127.0.0.1:{port}"
+        assert await knock(unnamed, address) == grpc.StatusCode.UNAVAILABLE
+        assert await knock(named, address) == grpc.StatusCode.UNAUTHENTICATED  # reached: only the token is missing
+        make_certificate(tmp_path, f"DNS:{name}")
+        assert await knock(named, address) == grpc.StatusCode.UNAUTHENTICATED
+        assert await knock(believing_the_old, address) == grpc.StatusCode.UNAVAILABLE
+        made.unlink()
+        assert await knock(named, address) == grpc.StatusCode.UNAUTHENTICATED

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import grpc
 import prometheus_client
 
-from cotenant.analyzer import authentication, page, receiving, services
+from cotenant.analyzer import authentication, certificate, page, receiving, services
 from cotenant.analyzer.errors import BadListen, BadReportsFile
 from cotenant.analyzer.files import FileSink
 from cotenant.analyzer.fleet import Fleet
@@ -63,6 +63,8 @@ class Settings:
     """ServiceAccounts that may send samples; the account ``cotenant-node`` of the lease's namespace by default."""
     reader_accounts: tuple[str, ...] = ()
     """ServiceAccounts that may read what nodes use; ``cotenant-manager`` of the same namespace by default."""
+    token_audience: str | None = None
+    """For whom nodes' tokens are to be; the API server by default. One of our own is of no use to anybody else."""
 
 
 def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
@@ -71,11 +73,7 @@ def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
     :raises BadListen: if the address is not loopback and there is no certificate.
     """
     if settings.tls_certificate is not None and settings.tls_key is not None:
-        try:
-            pair = (settings.tls_key.read_bytes(), settings.tls_certificate.read_bytes())
-        except OSError as error:
-            raise BadListen(f"{error.filename}: {error.strerror}; give a PEM certificate and its key") from None
-        return grpc.ssl_server_credentials([pair])
+        return certificate.ServerCertificate(settings.tls_certificate, settings.tls_key).credentials()
     host = settings.listen.rpartition(":")[0].strip("[]")
     try:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -145,8 +143,8 @@ async def _into_cluster(
             own = f"system:serviceaccount:{settings.namespace or client.namespace}"
             nodes = settings.node_accounts or (f"{own}:cotenant-node",)
             readers = settings.reader_accounts or (f"{own}:cotenant-manager",)
-            identify = authentication.Reviewer(client, nodes, clock).identify
-            identify_reader = authentication.Reviewer(client, readers, clock).identify
+            identify = authentication.Reviewer(client, nodes, clock, settings.token_audience).identify
+            identify_reader = authentication.Reviewer(client, readers, clock, settings.token_audience).identify
         receiver = receiving.Receiver(
             fleet, settings.instructions, lambda: elector.leading, leader, identify, identify_reader
         )

@@ -37,6 +37,9 @@ def command(
     reader_account: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Account that may read what nodes use; may repeat.")
     ] = None,
+    token_audience: Annotated[
+        str | None, typer.Option(metavar="NAME", help="For whom nodes' tokens are to be; else the API server.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Take the samples of all nodes, detect interference, and publish a report for each node."""
@@ -63,6 +66,7 @@ def command(
         page_names=tuple(page_name or ()),
         node_accounts=tuple(node_account or ()),
         reader_accounts=tuple(reader_account or ()),
+        token_audience=token_audience,
     )
 
     def started(address: str, url: str | None) -> None:

@@ -26,6 +26,9 @@ def manage(
     analyzer_ca: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Who signed its certificate; needed beyond loopback.")
     ] = None,
+    analyzer_name: Annotated[
+        str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
+    ] = "",
     token_file: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Token for it; else the service account's.")
     ] = None,
@@ -76,7 +79,8 @@ def manage(
     place = slo_config.split("/")
     if len(place) != 2 or not all(place):
         raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
-    peer = Peer(address=analyzer, ca_file=analyzer_ca, token_file=token_file or service_account.file("token"))
+    token = token_file or service_account.file("token")
+    peer = Peer(address=analyzer, ca_file=analyzer_ca, token_file=token, name=analyzer_name)
     if node_metric not in get_args(controller.NodeMetricWhen):
         raise typer.BadParameter(f"--node-metric {node_metric}: give auto, always or never")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")

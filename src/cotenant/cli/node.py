@@ -24,6 +24,12 @@ def command(
     token_file: Annotated[File, typer.Option(metavar="FILE", help="Token; else the service account's.")] = None,
     analyzer: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where samples go; nowhere by default.")] = "",
     analyzer_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the analyzer's certificate.")] = None,
+    analyzer_name: Annotated[
+        str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
+    ] = "",
+    analyzer_token_file: Annotated[
+        File, typer.Option(metavar="FILE", help="Token for the analyzer; else as above.")
+    ] = None,
     kubeconfig: Annotated[File, typer.Option(help="Which cluster; the pod's own by default.")] = None,
     no_cluster: Annotated[bool, typer.Option("--no-cluster", help="Follow no API server; --mode holds.")] = False,
     nri: Annotated[File, typer.Option(metavar="SOCKET", help="Of containerd: set up before start.")] = None,
@@ -54,6 +60,9 @@ def command(
         bool, typer.Option(help="Give LSE and LSR pods CPUs of their own where no scheduler did.")
     ] = True,
     llc_probe: Annotated[bool, typer.Option("--llc-probe", help="Time the shared cache in a virtual machine.")] = False,
+    kata_root: Annotated[
+        str, typer.Option(metavar="DIR", help="Host's /dev and /etc, for what Kata needs; empty: do not look.")
+    ] = "/",
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
     """Sample this node, send samples to the analyzer, and hold offline pods back as the NodeSLO says."""
@@ -83,6 +92,8 @@ def command(
         ),
         analyzer=analyzer,
         analyzer_ca=analyzer_ca,
+        analyzer_name=analyzer_name,
+        analyzer_token_file=analyzer_token_file,
         token_file=token,
         kubeconfig=kubeconfig,
         follow_cluster=not no_cluster,
@@ -97,6 +108,7 @@ def command(
         kubelet_directory=kubelet_directory,
         whole_cores=whole_cores,
         evict=evict,
+        kata_root=pathlib.Path(kata_root) if kata_root else None,
     )
     asyncio.run(program.run(settings, _say))
 

@@ -1,5 +1,6 @@
 """The connection to the analyzer: TLS with a ServiceAccount's token, or plaintext on loopback."""
 
+import contextlib
 import dataclasses
 import ipaddress
 import pathlib
@@ -37,6 +38,8 @@ class Peer:
     """Who signed its certificate; None: plaintext, on loopback only."""
     token_file: pathlib.Path | None = None
     """A ServiceAccount's token."""
+    name: str = ""
+    """What its certificate must say; its address by default."""
 
 
 class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
@@ -54,27 +57,39 @@ class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
         callback((("authorization", f"Bearer {token}"),), None)
 
 
-def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None) -> OpenChannel:
-    """Return what opens a channel to an address.
+def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None, name: str = "") -> OpenChannel:
+    """Return what opens a channel to an address; the authority's file is read for each, so a renewed one is believed.
 
-    Without a certificate authority it is plaintext, which :func:`check` allows on loopback only.
+    Without a certificate authority it is plaintext, which :func:`check` allows on loopback only. ``name`` is what the
+    certificate must say, whatever the address: the leader is found by its pod's, which no certificate holds.
 
     :raises BadConfiguration: if the authority's file cannot be read.
     """
     if ca_file is None:
         return open_plaintext
-    try:
-        credentials = grpc.ssl_channel_credentials(ca_file.read_bytes())
-    except OSError as error:
-        raise errors.BadConfiguration(f"--analyzer-ca {ca_file}: {error.strerror}") from None
-    if token_file is not None:
-        token = grpc.metadata_call_credentials(_Token(token_file))
-        credentials = grpc.composite_channel_credentials(credentials, token)
+    options: list[tuple[str, str | int]] = [*OPTIONS]
+    if name:
+        options.append(("grpc.ssl_target_name_override", name))
+    authority = _read(ca_file)
 
     def open_secure(address: str) -> grpc.aio.Channel:
-        return grpc.aio.secure_channel(address, credentials, options=[("grpc.keepalive_time_ms", 20_000)])
+        nonlocal authority
+        with contextlib.suppress(errors.BadConfiguration):  # being replaced just now: the one before may still hold
+            authority = _read(ca_file)
+        credentials = grpc.ssl_channel_credentials(authority)
+        if token_file is not None:
+            token = grpc.metadata_call_credentials(_Token(token_file))
+            credentials = grpc.composite_channel_credentials(credentials, token)
+        return grpc.aio.secure_channel(address, credentials, options=options)
 
     return open_secure
+
+
+def _read(ca_file: pathlib.Path) -> bytes:
+    try:
+        return ca_file.read_bytes()
+    except OSError as error:
+        raise errors.BadConfiguration(f"--analyzer-ca {ca_file}: {error.strerror}") from None
 
 
 def check(address: str, ca_file: pathlib.Path | None) -> None:

@@ -46,6 +46,8 @@ ENFORCE_EVERY_SECONDS = 1.0
 FRESH_SECONDS = 2.0
 """A quota of online pods is changed only by a list of pods as new as this: what looks like our own enlargement may be a
 resize in place."""
+HUNG_SECONDS = 60.0
+"""Without a sample for this long the agent is no longer of use; a restart takes everything up where it was."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -114,7 +116,13 @@ class Agent:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
         self.newest: Sample | None = None
+        self._sampled_at = self._clock.monotonic()
         self.status = Status()
+
+    @property
+    def sampling(self) -> bool:
+        """Whether samples come: there was one within the last minute, or the agent has just started."""
+        return self._clock.monotonic() - self._sampled_at < HUNG_SECONDS
 
     def listen(self, listener: Callable[[Sample], None]) -> None:
         """Have each sample handed to ``listener``, in the event loop."""
@@ -143,6 +151,7 @@ class Agent:
         taken = self._sampler.sample()
         self.evaluation = self._engine.evaluate(taken)
         self.newest = taken
+        self._sampled_at = self._clock.monotonic()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._offer, taken)
 

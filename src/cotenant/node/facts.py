@@ -35,6 +35,8 @@ class Parts:
     policy: Policy
     enforcer: enforcing.Enforcer
     clock: Clock
+    kata_root: paths.Root | None = None
+    """Where the host's ``/dev`` and ``/etc`` are; None: what Kata needs is not looked at, so unknown."""
 
 
 class Telling:
@@ -45,7 +47,7 @@ class Telling:
         self._wanted = interface
         self._beside_others = beside_others
         self._started_at = timestamp.render(parts.clock.wall())
-        self._kata = msgspec.to_builtins(kata.read(parts.root))
+        self._kata = msgspec.to_builtins(kata.read(parts.kata_root)) if parts.kata_root is not None else None
         self._checked_at = float("-inf")
         self._interface = ""
         self._check = NodeCheck()

@@ -46,6 +46,10 @@ class Settings:
     kubelet: kubelets.Settings = dataclasses.field(default_factory=kubelets.Settings)
     analyzer: str = ""
     analyzer_ca: pathlib.Path | None = None
+    analyzer_name: str = ""
+    """What the analyzer's certificate must say; its address by default."""
+    analyzer_token_file: pathlib.Path | None = None
+    """The token for the analyzer; ``token_file`` by default."""
     token_file: pathlib.Path | None = None
     kubeconfig: pathlib.Path | None = None
     follow_cluster: bool = True
@@ -65,6 +69,8 @@ class Settings:
     """Give LSE and LSR pods CPUs of their own where no scheduler did."""
     evict: bool = False
     """Let the policy's eviction strategies ask the API server for evictions."""
+    kata_root: pathlib.Path | None = pathlib.Path("/")
+    """Where the host's ``/dev`` and ``/etc`` are, which say what Kata finds there; None: not looked at, so unknown."""
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -90,9 +96,9 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
     )
     working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given, evictions)
-    telling = facts.Telling(
-        facts.Parts(root, working, source, kept, enforcer, clock), settings.interface, settings.beside_others
-    )
+    host = paths.Root(settings.kata_root) if settings.kata_root is not None else None
+    parts = facts.Parts(root, working, source, kept, enforcer, clock, host)
+    telling = facts.Telling(parts, settings.interface, settings.beside_others)
     plugin = None
     if settings.nri is not None and beside is None:
         decisions = starting.Starting(source, kept, enforcer)
@@ -101,7 +107,8 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     if settings.koordlet_metrics:
         working.aliases = aliases.Aliases(settings.name)
     if settings.metrics:
-        metrics.serve([collector, *([working.aliases] if working.aliases else [])], settings.metrics)
+        collectors = [collector, *([working.aliases] if working.aliases else [])]
+        metrics.serve(collectors, lambda: working.sampling, settings.metrics)
     doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
     started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
     try:
@@ -148,4 +155,6 @@ def _expiry(
 
 def _sender(settings: Settings) -> sending.Sender:
     identity = sending.Identity(node=settings.name, version=cotenant.__version__)
-    return sending.Sender(identity, settings.analyzer, channel.opener(settings.analyzer_ca, settings.token_file))
+    token = settings.analyzer_token_file or settings.token_file
+    opening = channel.opener(settings.analyzer_ca, token, settings.analyzer_name)
+    return sending.Sender(identity, settings.analyzer, opening)

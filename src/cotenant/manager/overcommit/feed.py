@@ -94,7 +94,7 @@ class Feed:
 
     async def _read(self, address: str) -> None:
         channel.check(address, self._analyzer.ca_file)
-        open_channel = channel.opener(self._analyzer.ca_file, self._analyzer.token_file)
+        open_channel = channel.opener(self._analyzer.ca_file, self._analyzer.token_file, self._analyzer.name)
         async with open_channel(address) as opened:
             call = stream_pb2_grpc.StreamStub(opened).Usage(stream_pb2.UsageRequest())
             async with asyncio.timeout(SILENCE_SECONDS) as silence:

@@ -1,0 +1,75 @@
+"""What the agent serves: its metrics, and whether samples still come."""
+
+import http.client
+import pathlib
+from collections.abc import Iterator
+
+import prometheus_client.parser
+import pytest
+
+from cotenant.kernel import enforcing, executor, paths
+from cotenant.kernel.sampler import Sampler
+from cotenant.node import metrics
+from cotenant.node.agent import HUNG_SECONDS, Agent
+from cotenant.node.errors import BadSettings
+from cotenant.node.kubelet import Kubelet, PodSource, Settings
+from cotenant.node.policy import Policy
+from cotenant.units.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def agent(tmp_path: pathlib.Path, clock: ManualClock) -> Agent:
+    root, kept = paths.Root(tmp_path), Policy("n1", "observe")
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    source = PodSource(Kubelet(Settings()), clock)
+    return Agent(root, Sampler(root, clock=clock), source, kept, enforcer, None, clock)
+
+
+@pytest.fixture
+def collector(agent: Agent, clock: ManualClock) -> metrics.AgentCollector:
+    return metrics.AgentCollector(agent, PodSource(Kubelet(Settings()), clock), Policy("n1", "observe"), None)
+
+
+@pytest.fixture
+def port(agent: Agent, collector: metrics.AgentCollector) -> Iterator[int]:
+    server = metrics.serve([collector], lambda: agent.sampling, "127.0.0.1:0")
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_health_ends_when_samples_stop(port: int, clock: ManualClock) -> None:
+    assert get(port, "/healthz") == (200, "ok\n")
+    clock.advance(HUNG_SECONDS)
+    assert get(port, "/healthz") == (503, "no sample for a minute\n")
+
+
+def test_metrics_are_there_whatever_the_health(port: int, clock: ManualClock) -> None:
+    clock.advance(HUNG_SECONDS)
+    status, text = get(port, "/metrics")
+    assert status == 200
+    names = {family.name for family in prometheus_client.parser.text_string_to_metric_families(text)}
+    assert "cotenant_node_mode" in names
+
+
+@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "256.0.0.1:1"])
+def test_an_address_that_cannot_be_listened_on_is_named(listen: str, collector: metrics.AgentCollector) -> None:
+    with pytest.raises(BadSettings, match=listen):
+        metrics.serve([collector], lambda: True, listen)
