@@ -9,6 +9,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 
+import chart_pages
 import detection_pages
 import kernel_pages
 import policy_pages
@@ -20,13 +21,16 @@ from cotenant.manager.webhook import registration
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 FILES: dict[str, Callable[[], str]] = {
-    f"charts/cotenant/crds/{kind.plural}.yaml": functools.partial(crd.render, kind) for kind in crd.KINDS.values()
+    f"charts/cotenant/definitions/{kind.plural}.yaml": functools.partial(crd.render, kind)
+    for kind in crd.KINDS.values()
 }
 FILES |= {
     f"charts/cotenant/koordinator/{kind.plural}.yaml": functools.partial(crd.render, kind)
     for kind in kinds.KINDS.values()
 }
 FILES["charts/cotenant/files/webhooks.yaml"] = registration.template
+FILES["charts/cotenant/values.schema.json"] = chart_pages.schema
+FILES["docs/helm.md"] = chart_pages.page
 FILES["docs/signals.md"] = detection_pages.signals_page
 FILES["docs/detections.md"] = detection_pages.detections_page
 FILES["docs/rules.md"] = detection_pages.rules_page

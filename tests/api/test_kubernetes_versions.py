@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 CHART = pathlib.Path(__file__).parents[2] / "charts/cotenant"
-DEFINITIONS = sorted([*CHART.glob("crds/*.yaml"), *CHART.glob("koordinator/*.yaml")])
+DEFINITIONS = sorted([*CHART.glob("definitions/*.yaml"), *CHART.glob("koordinator/*.yaml")])
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
 """All that the package knows from 1.24 on; it has no schemas of 1.24 itself."""
 

@@ -1,0 +1,113 @@
+"""Each scenario renders, lints, and is what every version of Kubernetes accepts."""
+
+import pathlib
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from tests.charts.conftest import CHART, Objects, containers
+
+from cotenant.cli import app
+
+SCENARIOS = sorted(path.stem.removeprefix("values-") for path in CHART.glob("values-*.yaml"))
+VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
+"""All that there are schemas of; there are none of 1.24."""
+UNKNOWN_KINDS = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+"""Kinds of the Prometheus operator, which are not Kubernetes' own."""
+
+Render = Callable[..., Objects]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_lint(helm: pathlib.Path, scenario: str) -> None:
+    command = [str(helm), "lint", "--strict", "--quiet", str(CHART), f"--values={CHART}/values-{scenario}.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_object_is_valid(render: Render, scenario: str, version: str) -> None:
+    for one in render(scenario, version=f"{version}.0"):
+        if one["kind"] not in UNKNOWN_KINDS:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_it_renders_for_the_oldest_version(render: Render, scenario: str) -> None:
+    assert not any(one["kind"].startswith("ValidatingAdmission") for one in render(scenario, version="1.24.0"))
+
+
+def test_older_versions_are_refused(helm: pathlib.Path) -> None:
+    command = [str(helm), "template", str(CHART), "--kube-version=1.23.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "1.24" in done.stderr
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_option_that_a_container_gets_exists(render: Render, scenario: str) -> None:
+    for name, container, _ in containers(render(scenario)):
+        command, *rest = container["args"]
+        known = _options(command)
+        given = {argument.partition("=")[0] for argument in rest if argument.startswith("--")}
+        assert given <= known, f"{name}: {given - known}"
+
+
+def _options(command: str) -> set[str]:
+    import typer.main
+
+    built: Any = typer.main.get_command(app.build([command])).commands[command]  # type: ignore[attr-defined]
+    return {option for parameter in built.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_container_may_more_than_it_needs(render: Render, scenario: str) -> None:
+    for name, container, pod in containers(render(scenario)):
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"], name
+        assert container["resources"]["limits"]["memory"], name
+        assert "cpu" not in container["resources"]["limits"], f"{name}: a quota would stop it when it is needed"
+        if pod.get("hostPID"):
+            continue
+        assert context["runAsNonRoot"], name
+        assert context["capabilities"] == {"drop": ["ALL"]}, name
+        assert not context["allowPrivilegeEscalation"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not any("hostPath" in volume for volume in pod.get("volumes", [])), name
+
+
+def test_an_agent_that_observes_can_write_to_nothing_of_the_host_but_its_journal(render: Render) -> None:
+    (agent,) = [(one, pod) for name, one, pod in containers(render("observe-only")) if name.endswith("/node")]
+    container, pod = agent
+    assert not container["securityContext"]["privileged"]
+    hosts = {volume["name"] for volume in pod["volumes"] if "hostPath" in volume}
+    writable = {m["mountPath"] for m in container["volumeMounts"] if m["name"] in hosts and not m.get("readOnly")}
+    assert writable == {"/run/cotenant"}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_object_carries_the_labels_and_the_namespace(render: Render, scenario: str) -> None:
+    for one in render(scenario):
+        labels = one["metadata"]["labels"]
+        assert labels["app.kubernetes.io/instance"] == "cotenant", one["metadata"]["name"]
+        assert re.fullmatch(r"[a-z-]+", labels["app.kubernetes.io/component"])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("node.moode=observe", "moode"),
+        ("node.mode=observ", "observe"),
+        ("analyzer.samplesPerMessage=6", "maximum"),
+        ("node.period=1h", "pattern"),
+    ],
+)
+def test_a_value_that_is_not_known_is_refused_with_its_name(helm: pathlib.Path, value: str, why: str) -> None:
+    command = [str(helm), "template", str(CHART), f"--set={value}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert why in done.stderr
