@@ -34,8 +34,11 @@ async def test_ratios_follow_the_node_s_cpus_and_go_again(cluster: Cluster) -> N
         describe(cluster, "n1", '{"cpuModel": "xeon", "turboEnabled": true}')
         await until(lambda: annotations(cluster).get(RATIO) == "1.80")
         before = cluster.writes("nodes")
+        labels = cluster.objects(NODES)["n1"]["metadata"]["labels"]
+        assert labels == {"cotenant.io/amplified": "true"}  # the webhook is asked about this node's status
         cluster.write_config()
         await until(lambda: annotations(cluster) == {RATIO: "1.00"})
+        assert cluster.objects(NODES)["n1"]["metadata"]["labels"] == {}
         assert cluster.writes("nodes") - before == 1
 
 

@@ -41,7 +41,7 @@ async def test_by_hand_everything_is_registered_and_trusted(api: ApiServer, clie
 
 
 async def test_what_a_chart_wrote_is_only_filled_in(api: ApiServer, client: Client) -> None:
-    configs = {path: registration.by_service("svc", "cotenant-system", path) for path in ("/mutate-pods",)}
+    configs = {path: registration.by_service("svc", "cotenant-system", path) for path in registration.PATHS}
     written = registration.mutating("cotenant-webhook", "cotenant-system", configs)
     api.put(MUTATING, "cotenant-webhook", **json.loads(json.dumps(written)))
     async with running(WebhookRegistrar(), context_of(client, ManualClock())):

@@ -6,13 +6,18 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.koordinator.names import AMPLIFICATION_ANNOTATION, CPU_BASIC_INFO_ANNOTATION, NORMALIZATION_LABEL
+from cotenant.api.koordinator.names import (
+    AMPLIFICATION_ANNOTATION,
+    AMPLIFIED_LABEL,
+    CPU_BASIC_INFO_ANNOTATION,
+    NORMALIZATION_LABEL,
+)
 from cotenant.api.objects import Node, ObjectMeta
 from cotenant.kube.budget import Budget
 from cotenant.kube.client import NODES, TOPOLOGIES
 from cotenant.kube.informer import Informer
 from cotenant.manager.controller import FIELD_MANAGER, Context
-from cotenant.manager.overcommit.names import NORMALIZATION_ANNOTATION
+from cotenant.manager.overcommit.names import NORMALIZATION_ANNOTATION, RAW_ALLOCATABLE_ANNOTATION
 from cotenant.manager.reconciling import Reconciler, Write
 from cotenant.manager.slo import nodes, ratios
 
@@ -101,9 +106,12 @@ class Keeper:
         )
         if not ratios.same_amplification(held.get(AMPLIFICATION_ANNOTATION), wanted):
             changes[AMPLIFICATION_ANNOTATION] = wanted
-        if not changes:
+        if wanted is None and RAW_ALLOCATABLE_ANNOTATION in held:
+            changes[RAW_ALLOCATABLE_ANNOTATION] = None
+        mark = None if wanted is None else "true"
+        if not changes and labels.get(AMPLIFIED_LABEL) == mark:
             return None
-        patch = {"metadata": {"annotations": changes}}
+        patch = {"metadata": {"annotations": changes, "labels": {AMPLIFIED_LABEL: mark}}}
         return lambda: self._client.patch(NODES, name, patch, field_manager=FIELD_MANAGER)
 
     def _note(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from cotenant.api.errors import BadRequest
 from cotenant.api.koordinator import slo_config
 from cotenant.api.koordinator.profile import Profile
-from cotenant.manager.webhook import mutation, patching, profiles, review, validation
+from cotenant.manager.webhook import mutation, node_status, patching, profiles, review, validation
 from cotenant.manager.webhook.affinity import Strength
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.patching import Operation
@@ -85,6 +85,16 @@ class Answering:
             return Answer(request=request, reasons=(str(error),))
         operations = patching.difference(pod, outcome.pod)
         return Answer(request=request, operations=tuple(operations), applied=outcome.applied)
+
+    async def mutate_node_status(self, request: Request) -> Answer:
+        """Amplify what a node can allocate.
+
+        :raises BadRequest: if there is no object.
+        """
+        node = _object(request)
+        before = request.old_object if isinstance(request.old_object, dict) else None
+        operations = patching.difference(node, node_status.amplified(node, before))
+        return Answer(request=request, operations=tuple(operations))
 
     async def validate_pod(self, request: Request) -> Answer:
         """Check a pod's class, priority and resources.

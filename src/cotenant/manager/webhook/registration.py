@@ -12,14 +12,15 @@ from typing import Any
 import yaml
 
 from cotenant.api.koordinator import profile
-from cotenant.api.koordinator.names import MUTATING_UPDATE_LABEL
+from cotenant.api.koordinator.names import AMPLIFIED_LABEL, MUTATING_UPDATE_LABEL
 from cotenant.manager.webhook.mutation import COLOCATION_ENABLED, COLOCATION_LABEL
 
 Object = dict[str, Any]
 
 MUTATE_PODS, VALIDATE_PODS = "/mutate-pods", "/validate-pods"
+MUTATE_NODE_STATUS = "/mutate-node-status"
 VALIDATE_PROFILES, VALIDATE_CONFIGURATION = "/validate-profiles", "/validate-configuration"
-PATHS = (MUTATE_PODS, VALIDATE_PODS, VALIDATE_PROFILES, VALIDATE_CONFIGURATION)
+PATHS = (MUTATE_PODS, MUTATE_NODE_STATUS, VALIDATE_PODS, VALIDATE_PROFILES, VALIDATE_CONFIGURATION)
 TIMEOUT_SECONDS = 5
 PORT = 443
 """The Service's."""
@@ -47,7 +48,7 @@ def mutating(name: str, namespace: str, client_configs: Mapping[str, Object]) ->
     for webhook in webhooks:
         # LimitRanger runs again after us and gives a translated container native resources: we must see it once more.
         webhook["reinvocationPolicy"] = "IfNeeded"
-    return _configuration("mutating", name, webhooks)
+    return _configuration("mutating", name, [*webhooks, _node_status(client_configs[MUTATE_NODE_STATUS])])
 
 
 def validating(name: str, namespace: str, client_configs: Mapping[str, Object], configuration_namespace: str) -> Object:
@@ -102,6 +103,19 @@ def covers(there: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(there, list) and len(there) == len(wanted) and all(map(covers, there, wanted))
     return bool(there == wanted)
+
+
+def _node_status(config: Object) -> Object:
+    """Return the webhook of amplified nodes. Asked once only: what it multiplied would be multiplied again."""
+    statuses = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["nodes/status"],
+        "operations": ["UPDATE"],
+        "scope": "Cluster",
+    }
+    webhook = _webhook("amplified.nodes.cotenant.io", config, "Ignore", [statuses], None)
+    return {**webhook, "objectSelector": {"matchLabels": {AMPLIFIED_LABEL: "true"}}, "reinvocationPolicy": "Never"}
 
 
 def _by_namespace(config: Object, namespace: str, rule: Object) -> list[Object]:

@@ -47,6 +47,7 @@ class Endpoints:
     def __init__(self, answering: Answering, metrics: Metrics) -> None:
         self._handlers: dict[str, Handler] = {
             registration.MUTATE_PODS: answering.mutate_pod,
+            registration.MUTATE_NODE_STATUS: answering.mutate_node_status,
             registration.VALIDATE_PODS: answering.validate_pod,
             registration.VALIDATE_PROFILES: answering.validate_profile,
             registration.VALIDATE_CONFIGURATION: answering.validate_configuration,

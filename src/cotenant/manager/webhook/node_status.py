@@ -1,0 +1,75 @@
+"""What a node says it can allocate, amplified: a Node's status as it is written, and what it becomes.
+
+The kubelet always writes what the machine has, and would undo within seconds what anybody else wrote there; so the
+amount is multiplied on its way in, and the annotation ``raw-allocatable`` keeps what it was. Koordinator's protocol.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from cotenant.api.koordinator.names import AMPLIFICATION_ANNOTATION
+from cotenant.manager.overcommit.names import RAW_ALLOCATABLE_ANNOTATION
+from cotenant.manager.overcommit.strategy import exact
+from cotenant.units import quantity
+from cotenant.units.malformed import MALFORMED
+
+AMPLIFIED = ("cpu", "memory")
+"""Resources that a ratio applies to; for others it says nothing."""
+Object = Mapping[str, Any]
+
+
+def amplified(node: Object, before: Object | None) -> dict[str, Any]:
+    """Return a Node whose ``allocatable`` is amplified; unchanged where it has no ratio, or one that nobody can read.
+
+    An amount that differs from the one ``before``, or is of another capacity, comes from who knows the machine:
+    it is the raw one. One that is the same was amplified before, and the annotation has what it was made of.
+    """
+    metadata, status = node.get("metadata") or {}, node.get("status") or {}
+    ratios = _map((metadata.get("annotations") or {}).get(AMPLIFICATION_ANNOTATION))
+    allocatable = status.get("allocatable")
+    if not ratios or not isinstance(allocatable, dict):
+        return dict(node)
+    was = (before or {}).get("status") or {}
+    told, had, has = was.get("allocatable") or {}, was.get("capacity") or {}, status.get("capacity") or {}
+    kept = _map((metadata.get("annotations") or {}).get(RAW_ALLOCATABLE_ANNOTATION))
+    raw = {
+        name: kept[name] if name in kept and (amount, has.get(name)) == (told.get(name), had.get(name)) else amount
+        for name, amount in allocatable.items()
+        if name in AMPLIFIED
+    }
+    try:
+        shown = {name: times(raw[name], exact(ratios[name]), name) for name in raw if name in ratios}
+    except (ValueError, quantity.BadQuantity):
+        return dict(node)
+    text = msgspec.json.encode(dict(sorted(raw.items()))).decode()
+    annotations = {**metadata["annotations"], RAW_ALLOCATABLE_ANNOTATION: text}
+    return {
+        **node,
+        "metadata": {**metadata, "annotations": annotations},
+        "status": {**status, "allocatable": {**allocatable, **shown}},
+    }
+
+
+def times(amount: str | int | float, ratio: Fraction, name: str) -> str | int | float:
+    """Return an amount multiplied, rounded up: CPU to thousandths, else to whole numbers. A ratio up to 1 is none.
+
+    :raises BadQuantity: if the amount is no quantity.
+    """
+    if ratio <= 1:
+        return amount
+    value = Fraction(quantity.parse(amount)) * ratio
+    if name != "cpu":
+        return str(math.ceil(value))
+    millicores = math.ceil(value * 1000)
+    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
+
+
+def _map(text: str | None) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except MALFORMED:
+        return {}
