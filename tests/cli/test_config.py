@@ -101,3 +101,28 @@ def test_history_and_rollback(tmp_path: pathlib.Path, capsys: pytest.CaptureFixt
     assert run(capsys, "rollback", "--data", str(data))[0] == 0
     assert file.read_text() == EXAMPLE
     assert run(capsys, "rollback", "9", "--data", str(data))[0] == 2
+
+
+def test_templates_are_listed_and_one_is_shown_beside_the_preset(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert app.run(["config", "templates"]) == 0
+    assert "io-stress BE hard cachePollution 0.15" in " ".join(capsys.readouterr().out.split())
+    assert app.run(["config", "templates", "redis"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "online.run_queue_latency_p99_usec 1000 / 4000 / 20000 2000 / 8000 / 40000" in shown
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "apiVersion: cotenant.io/v1alpha1\nkind: StrategyTemplates\ntemplates: {ledger: {qosClass: LSR}, web: null}\n"
+    )
+    assert app.run(["config", "templates", "ledger", "--json", "--file", str(own)]) == 0
+    assert json.loads(capsys.readouterr().out)["qos_class"] == "LSR"
+    own.write_text(own.read_text().replace("LSR", "LSD"))
+    assert app.run(["config", "templates", "--file", str(own)]) == 2
+    assert "own.yaml:3: templates.ledger.qosClass: 'LSD' is not one of LSE, LSR, LS, BE" in capsys.readouterr().err
+
+
+def test_a_type_that_is_not_there_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["config", "templates", "redsi"]) == 2
+    assert "there are batch, inference" in capsys.readouterr().err

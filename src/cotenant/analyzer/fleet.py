@@ -56,8 +56,9 @@ class Fleet:
                 self.refused += len(samples)
                 return
             publication = self.nodes[node] = NodePublication(node, now)
-        if facts is not None:
+        if facts is not None and facts is not publication.facts:
             publication.tell(facts, now)
+            self.rulebook.hosts(node, facts.workload_types)
         engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
         newest = max((taken.uptime_s for taken in samples if _is_placed(taken.uptime_s)), default=0.0)
         for taken in samples:
@@ -81,8 +82,7 @@ class Fleet:
 
     def rules_of(self, node: str) -> rules.Rules:
         """Return the rules that a node is judged by. Nothing is kept of a name that is only asked about."""
-        name = self.rulebook.name_for(node, self._labels.get(node, {}))
-        return self.rulebook.books[name].engine.in_force
+        return self.rulebook.rules_for(node, self._labels.get(node, {}))
 
     def share_of(self, name: str) -> Share:
         """Return how many of the nodes that an object's rules judge are past a hard limit now.

@@ -21,8 +21,9 @@ from cotenant.analyzer.following import Following, published
 from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.analyzer.writing import TICK_SECONDS, ClusterSink, Writer
+from cotenant.detect import templates
 from cotenant.detect.rules import Rules
-from cotenant.kube import ending, errors
+from cotenant.kube import ending, errors, mounted
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.latency import fetching
@@ -59,6 +60,8 @@ class Settings:
     """Where the manager tells the latency of online services, for the page; nowhere by default."""
     page_names: tuple[str, ...] = ()
     """Names by which the page may be asked for, besides loopback and the address listened on."""
+    templates: pathlib.Path | None = None
+    """Strategy templates over the bundled ones."""
     node_accounts: tuple[str, ...] = ()
     """ServiceAccounts that may send samples; the account ``cotenant-node`` of the lease's namespace by default."""
     reader_accounts: tuple[str, ...] = ()
@@ -88,9 +91,19 @@ async def run(settings: Settings, started: Started, clock: Clock | None = None) 
     """Analyze until told to end; ``started`` gets the address once nodes can connect."""
     clock = clock or SystemClock()
     credentials = credentials_of(settings)
-    fleet = Fleet(Rulebook(settings.rules), clock)
+    kept = mounted.Mounted(settings.templates, templates.over_bundled) if settings.templates is not None else None
+    fleet = Fleet(Rulebook(settings.rules, kept.value if kept is not None else None), clock)
     into = _into_cluster if settings.reports_out is None else _into_file
-    await ending.until_told(into(settings, fleet, clock, credentials, started))
+
+    async def work() -> None:
+        following = asyncio.create_task(kept.follow(fleet.rulebook.take_templates)) if kept is not None else None
+        try:
+            await into(settings, fleet, clock, credentials, started)
+        finally:
+            if following is not None:
+                following.cancel()
+
+    await ending.until_told(work())
 
 
 async def _into_file(

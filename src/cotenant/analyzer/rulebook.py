@@ -2,11 +2,12 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cotenant.analyzer.variants import Variants
 from cotenant.api import report
-from cotenant.detect import catalogue, engine, errors, parser, presets, rules
+from cotenant.detect import catalogue, engine, errors, parser, presets, rules, templates
 
 DEFAULT = "default"
 ALARM_SHARE = 0.8
@@ -37,8 +38,12 @@ class Book:
 class Rulebook:
     """All DetectionRuleConfig objects. Without one named ``default``, the preset of that name is for every node."""
 
-    def __init__(self, fallback: rules.Rules | None = None) -> None:
+    def __init__(self, fallback: rules.Rules | None = None, known: templates.Templates | None = None) -> None:
         self._fallback = fallback or presets.get()
+        self._variants = Variants(known)
+        self._hosted: dict[str, frozenset[str]] = {}
+        self._engines: dict[str, engine.Engine] = {}
+        """Which engine has the states of each node."""
         self.books: dict[str, Book] = {DEFAULT: Book(engine.Engine(self._fallback), 0)}
         self._assigned: dict[str, str] = {}
 
@@ -104,25 +109,50 @@ class Rulebook:
         if name == DEFAULT:
             self.books[DEFAULT].engine.replace(self._fallback)
         elif self.books.pop(name, None) is not None:
+            self._variants.forget(name)
             self._assigned.clear()
 
     def relabelled(self, node: str) -> None:
         """Choose a node's rules anew: its labels have changed."""
         self._assigned.pop(node, None)
 
+    def hosts(self, node: str, types: Iterable[str]) -> None:
+        """Take the types of business that a node hosts, which the weights and thresholds that judge it follow."""
+        hosted = frozenset(types)
+        if hosted:
+            self._hosted[node] = hosted
+        else:
+            self._hosted.pop(node, None)
+
+    def take_templates(self, known: templates.Templates) -> None:
+        """Take other templates."""
+        self._variants.replace(known)
+
     def name_for(self, node: str, labels: Mapping[str, str]) -> str:
         """Return the name of the object whose rules judge a node."""
         return self._assigned.get(node) or self._select(labels)
 
+    def rules_for(self, node: str, labels: Mapping[str, str]) -> rules.Rules:
+        """Return the rules that judge a node, with what it hosts counted in."""
+        return self._engine(node, self.name_for(node, labels)).in_force
+
     def engine_for(self, node: str, labels: Mapping[str, str]) -> engine.Engine:
-        """Return the engine that judges a node, from now on until its labels or the objects change."""
+        """Return the engine that judges a node, from now on until its labels, what it hosts or the objects change.
+
+        The states and windows of the node go with it from one engine to the next.
+        """
         name = self._assigned.get(node)
         if name is None:
             name = self._assigned[node] = self._select(labels)
-            for other, book in self.books.items():
-                if other != name:
-                    book.engine.forget(node)
-        return self.books[name].engine
+        chosen, before = self._engine(node, name), self._engines.get(node)
+        if chosen is not before:
+            if before is not None:
+                before.hand_over(node, chosen)
+            self._engines[node] = chosen
+        return chosen
+
+    def _engine(self, node: str, name: str) -> engine.Engine:
+        return self._variants.engine_for(name, self.books[name].engine, self._hosted.get(node, frozenset()))
 
     def _select(self, labels: Mapping[str, str]) -> str:
         chosen = rules.select({name: book.engine.in_force for name, book in self.books.items()}, labels)
@@ -130,9 +160,11 @@ class Rulebook:
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
-        name = self._assigned.pop(node, None)
-        if name in self.books:
-            self.books[name].engine.forget(node)
+        self._assigned.pop(node, None)
+        self._hosted.pop(node, None)
+        known = self._engines.pop(node, None)
+        if known is not None:
+            known.forget(node)
 
 
 def version_of(source: rules.Rules) -> str:

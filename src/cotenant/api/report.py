@@ -107,6 +107,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     check: NodeCheck | None = None
     counts: AgentCounts | None = None
     problems: list[str] = []
+    workload_types: list[str] = []
     degraded_pods: list[DegradedPod] = []
 
 

@@ -17,6 +17,9 @@ def command(
     rules: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Rules for nodes that no object in the cluster is for.")
     ] = None,
+    templates: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
+    ] = None,
     reports_out: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Write reports to a file instead of a cluster.")
     ] = None,
@@ -58,6 +61,7 @@ def command(
         tls_key=tls_key,
         instructions=receiving.Instructions(samples_per_message=samples_per_message),
         rules=rules_file.for_one_host(rules_file.load(rules)).rules if rules is not None else None,
+        templates=templates,
         reports_out=reports_out,
         kubeconfig=kubeconfig,
         namespace=namespace,

@@ -104,6 +104,28 @@ def presets(
 
 
 @app.command()
+def templates(
+    name: str | None = typer.Argument(None, metavar="[TYPE]", help="Print one, beside the preset."),
+    file: pathlib.Path | None = typer.Option(None, "--file", metavar="FILE", help="With those of a file of your own."),
+    as_json: bool = _JSON,
+) -> None:
+    """List the strategy templates by type of business, or print one."""
+    from cotenant.cli import printing, templates_table
+    from cotenant.detect import templates as known
+    from cotenant.local import rules_file
+
+    found = known.bundled() if file is None else known.over_bundled(rules_file.read_text(file), str(file))
+    if name is not None and name not in found:
+        raise typer.BadParameter(f"no type {name!r}; there are {', '.join(sorted(found))}")
+    if as_json:
+        printing.print_json(found[name] if name is not None else [found[one] for one in sorted(found)])
+    elif name is not None:
+        templates_table.print_one(found[name])
+    else:
+        templates_table.print_all(found)
+
+
+@app.command()
 def history(
     data: pathlib.Path | None = _DATA,
     kubeconfig: pathlib.Path | None = _KUBECONFIG,

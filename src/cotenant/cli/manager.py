@@ -57,6 +57,9 @@ def manage(
         Literal["off", "soft", "hard"],
         typer.Option(help="How strongly managed pods keep away from nodes with a verdict."),
     ] = "soft",
+    templates: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
+    ] = None,
     latency: Annotated[
         bool, typer.Option("--latency", help="Read the latency of online services: docs/latency.md.")
     ] = False,
@@ -92,6 +95,7 @@ def manage(
         register=register_webhooks,
         certificate_seconds=quantity.seconds(webhook_certificate_lifetime),
         affinity=affinity,
+        templates=templates,
     )
     webhook_settings.address(webhook)
     settings = program.Settings(

@@ -50,6 +50,7 @@ def command(
     state: Annotated[
         pathlib.Path, typer.Option(metavar="DIR", help="Where predictions are kept over restarts.")
     ] = pathlib.Path("/var/lib/cotenant"),
+    templates: Annotated[File, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")] = None,
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict offline pods through the API server where the policy says so.")
     ] = False,
@@ -107,6 +108,7 @@ def command(
         state=state,
         kubelet_directory=kubelet_directory,
         whole_cores=whole_cores,
+        templates=templates,
         evict=evict,
         kata_root=pathlib.Path(kata_root) if kata_root else None,
     )

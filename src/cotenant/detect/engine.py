@@ -48,13 +48,15 @@ class Engine:
     def replace(self, source: rules.Rules) -> None:
         """Take other rules; states and what the windows hold of signals that stay are kept."""
         before, self._compiled = self._compiled, compiled.Compiled(source)
-        columns = [before.columns.get(name) for name in self._compiled.columns]
         for node in self._nodes.values():
-            node.values = node.values.remapped(columns, source.window_seconds)
-            node.block.seconds = source.window_seconds
-            node.disks.resize(source.window_seconds)
-            kept = {detection.name for detection in self._compiled.detections}
-            node.detections = {name: known for name, known in node.detections.items() if name in kept}
+            _fit(node, before, self._compiled)
+
+    def hand_over(self, node: str, to: "Engine") -> None:
+        """Have another engine judge a node from now on, with the states and windows that it has here."""
+        known = self._nodes.pop(node, None)
+        if known is not None:
+            _fit(known, self._compiled, to._compiled)
+            to._nodes[node] = known
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
@@ -199,6 +201,16 @@ class Engine:
             hard.update(node.timeline.at, step_s, mean, limit, hysteresis)
             if limit is not None and mean is None:
                 missing[signal] = view.why_no_mean(signal, taken)
+
+
+def _fit(node: _Node, before: compiled.Compiled, after: compiled.Compiled) -> None:
+    """Fit what is remembered of a node to other rules; states and windows of what stays are kept."""
+    seconds = after.rules.window_seconds
+    node.values = node.values.remapped([before.columns.get(name) for name in after.columns], seconds)
+    node.block.seconds = seconds
+    node.disks.resize(seconds)
+    kept = {detection.name for detection in after.detections}
+    node.detections = {name: known for name, known in node.detections.items() if name in kept}
 
 
 def _rebooted(node: _Node, taken: sample.Sample) -> bool:

@@ -30,6 +30,7 @@ from cotenant.node import accounting, labels, presence
 from cotenant.node.aliases import Aliases
 from cotenant.node.cpus import Assignments
 from cotenant.node.evicting import Evicting
+from cotenant.node.hosting import Hosting
 from cotenant.node.kubelet import PodSource
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
@@ -95,6 +96,8 @@ class Agent:
         self._sender = sender
         self._clock = clock or clocks.SystemClock()
         self._engine = engine.Engine(presets.get("default"))
+        self.hosting = Hosting()
+        """What business is here, by which the node is judged here."""
         self._steadying = steadying.Steadying()
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
         self._enduring = enduring.Enduring()
@@ -149,6 +152,8 @@ class Agent:
     def _tick(self) -> None:
         """Take one sample; in the sampling thread."""
         taken = self._sampler.sample()
+        if (rules := self.hosting.due()) is not None:
+            self._engine.replace(rules)
         self.evaluation = self._engine.evaluate(taken)
         self.newest = taken
         self._sampled_at = self._clock.monotonic()
@@ -187,6 +192,7 @@ class Agent:
         failures = self._source.failures
         if not self._source.refresh() and self._source.failures > failures:
             _log.warning("pods: %s; the last list stays", self._source.last_error)
+        self.hosting.look(self._source.pods)
         seen = self._enforcer.look(self._source.pods)
         applications = self._policy.slo.host_applications if self._policy.slo is not None else ()
         self.present = presence.of_snapshot(seen, applications)

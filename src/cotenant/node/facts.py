@@ -84,6 +84,7 @@ class Telling:
                 irreversible_writes=parts.enforcer.irreversible_writes,
             ),
             degraded_pods=self._degraded(),
+            workload_types=list(parts.agent.hosting.types),
             problems=[text[:PROBLEM_CHARACTERS] for text in self._problems()][:MAX_PROBLEMS],
         )
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import cotenant
 from cotenant.api.report import Mode
+from cotenant.detect import templates
 from cotenant.kernel import enforcing, executor, paths, sampler
-from cotenant.kube import channel, ending
+from cotenant.kube import channel, ending, mounted
 from cotenant.kube.client import Client, load_configuration
 from cotenant.model.priority import InterfaceName
 from cotenant.node import (
@@ -67,6 +68,8 @@ class Settings:
     kubelet_directory: pathlib.Path = pathlib.Path("/var/lib/kubelet")
     whole_cores: bool = True
     """Give LSE and LSR pods CPUs of their own where no scheduler did."""
+    templates: pathlib.Path | None = None
+    """Strategy templates over the bundled ones."""
     evict: bool = False
     """Let the policy's eviction strategies ask the API server for evictions."""
     kata_root: pathlib.Path | None = pathlib.Path("/")
@@ -96,6 +99,9 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
     )
     working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given, evictions)
+    known = mounted.Mounted(settings.templates, templates.over_bundled) if settings.templates is not None else None
+    if known is not None:
+        working.hosting.take_templates(known.value)
     host = paths.Root(settings.kata_root) if settings.kata_root is not None else None
     parts = facts.Parts(root, working, source, kept, enforcer, clock, host)
     telling = facts.Telling(parts, settings.interface, settings.beside_others)
@@ -115,6 +121,8 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         async with contextlib.AsyncExitStack() as opened:
             config = load_configuration(settings.kubeconfig) if settings.follow_cluster else None
             loops: list[Coroutine[Any, Any, None]] = [working.run()]
+            if known is not None:
+                loops.append(known.follow(working.hosting.take_templates))
             if sender is not None:
                 loops.append(telling.run(sender.tell))
             if plugin is not None:

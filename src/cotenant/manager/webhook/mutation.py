@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.api import selector
 from cotenant.api.koordinator.names import MUTATING_UPDATE_LABEL
-from cotenant.manager.webhook import affinity, merging, quota, translation
+from cotenant.manager.webhook import affinity, business, merging, quota, translation
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.profiles import Ready
 from cotenant.manager.webhook.surroundings import Surroundings
@@ -65,7 +65,7 @@ def identity_of(pod: Pod, namespace: str, request_uid: str) -> str:
 def mutate(
     arrival: Arrival, profiles: Sequence[Ready], around: Surroundings, strength: affinity.Strength = "off"
 ) -> Outcome:
-    """Return what becomes of a pod. ``strength``: of the affinity that managed pods get.
+    """Return what becomes of a pod. ``strength``: of the affinity that managed pods get whose type says no other.
 
     :raises Refused: if a profile cannot be applied to this pod; nothing of it is applied then.
     """
@@ -77,6 +77,9 @@ def mutate(
     pod = copy.deepcopy(arrival.pod)
     pod["metadata"] = pod.get("metadata") or {}
     pod["spec"] = pod.get("spec") or {}
+    template = business.template_of(pod, around)
+    if template is not None and not arrival.update:
+        business.default(pod, template)
     base = _base(pod)
     matched = matching(base, arrival.identity, profiles, around)
     if matched:
@@ -90,7 +93,7 @@ def mutate(
     if not arrival.update:
         _resolve_priority(pod, arrival.pod.get("spec") or {}, matched, around)
         _translate(pod, matched, around)
-        _steer(pod, matched, around, strength)
+        _steer(pod, matched, around, business.strength(template, strength))
     _set(pod, "annotations", pods.EXTENDED_RESOURCE_SPEC_ANNOTATION, translation.extended_resource_spec(pod))
     for key in ("labels", "annotations"):
         if not pod["metadata"].get(key) and key not in metadata:

@@ -14,6 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cotenant.api.errors import BadRequest
+from cotenant.detect.templates import over_bundled
+from cotenant.kube import mounted
 from cotenant.manager.controller import Context
 from cotenant.manager.webhook import registration, review
 from cotenant.manager.webhook.answering import Answer, Answering
@@ -123,7 +125,10 @@ class WebhookServer:
         if not settings.listen:
             return
         context.readiness.wait_for(self.name, "starting")
+        known = mounted.Mounted(settings.templates, over_bundled) if settings.templates is not None else None
         source = Source(context.client)
+        if known is not None:
+            source.take_templates(known.value)
         store = Store(context.client, context.namespace, settings.secret)
         credentials = Following(store, look_seconds(settings))
         context.metrics.register(StateCollector(source, credentials))
@@ -132,6 +137,8 @@ class WebhookServer:
         with serving.bind(settings.listen, "--webhook-listen") as listener:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(source.run(), name="webhook-source")
+                if known is not None:
+                    tasks.create_task(known.follow(source.take_templates), name="webhook-templates")
                 tasks.create_task(credentials.run(), name="webhook-credentials")
                 await self._prepared(context, source, credentials)
                 await _serve(application, listener, credentials.context)

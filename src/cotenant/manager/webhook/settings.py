@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+import pathlib
 import urllib.parse
 
 from cotenant.manager.webhook.affinity import Strength
@@ -35,6 +36,8 @@ class Settings:
     """Where the certificates are, in the manager's namespace."""
     certificate_seconds: float = 30 * DAY_SECONDS
     """How long a serving certificate holds; it is replaced after two thirds of that."""
+    templates: pathlib.Path | None = None
+    """Strategy templates over the bundled ones."""
     affinity: Strength = "soft"
     """How strongly managed pods keep away from nodes with a verdict."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from cotenant.api.koordinator.profile import Profile
+from cotenant.detect import templates
 from cotenant.kube import errors
 from cotenant.kube.client import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, PROFILES, QUOTAS, Client
 from cotenant.kube.informer import Informer
@@ -75,6 +76,8 @@ class Source:
         self._quotas = _ByNamespace[Quota]()
         self._limits = _ByNamespace[LimitRange]()
         self._kind_missing = False
+        self.templates = templates.bundled()
+        """What pods get by their type of business."""
         self.ready: tuple[profiles.Ready, ...] = ()
         """The profiles that can be applied."""
         self.refused: dict[str, str] = {}
@@ -86,6 +89,10 @@ class Source:
             "resourcequotas": Informer(client, QUOTAS, Quota, self._quotas),
             "limitranges": Informer(client, LIMIT_RANGES, LimitRange, self._limits),
         }
+
+    def take_templates(self, known: templates.Templates) -> None:
+        """Take other templates."""
+        self.templates = known
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -121,6 +128,7 @@ class Source:
             priority_classes=self._classes.by_key,
             quotas=self._quotas.of(namespace),
             limit_ranges=self._limits.of(namespace),
+            templates=self.templates,
         )
 
     def has_priority_class(self, name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cotenant.api.objects import ObjectMeta
+from cotenant.detect.templates import Templates, bundled
 
 Quantity = str | int | float
 
@@ -86,3 +87,5 @@ class Surroundings:
     """Those of the pod's namespace."""
     limit_ranges: Sequence[LimitRange] = ()
     """Those of the pod's namespace."""
+    templates: Templates = dataclasses.field(default_factory=bundled)
+    """What pods get by their type of business."""

@@ -4,6 +4,7 @@ Only profiles for all pods are looked at: whether one for a percentage met a pod
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
@@ -45,7 +46,7 @@ def judge(pod: mutation.Pod, chosen: Sequence[profiles.Ready], around: Surroundi
     """Return what of class, priority, scheduler and resources these profiles would change; empty where nothing."""
     arrival = mutation.Arrival(pod=pod, identity=mutation.identity_of(pod, around.namespace, ""))
     try:
-        after = mutation.mutate(arrival, chosen, around).pod
+        after = mutation.mutate(arrival, chosen, dataclasses.replace(around, templates={})).pod
     except Refused as error:
         return (str(error),)
     before, now = _weighty(pod), _weighty(after)
