@@ -10,7 +10,7 @@ from tests.act.machine import Machine
 
 from cotenant.kernel import paths
 from cotenant.model.node import Cpu, Topology
-from cotenant.node.cpus import Assignments
+from cotenant.node.cpus import UNKNOWN, Assignments
 from cotenant.node.errors import KubeletUnreachable
 from cotenant.node.kubelet import Kubelet, KubeletConfiguration, Settings
 from cotenant.units.clock import ManualClock
@@ -50,7 +50,9 @@ def test_nothing_heard_is_nothing_known(told: Told, tmp_path: pathlib.Path) -> N
     cpus = made(told, tmp_path)
     cpus.refresh()
     assert cpus.policy is None
-    assert "refused" in cpus.problem
+    assert cpus.problem == UNKNOWN
+    cpus.refresh()
+    assert cpus.problem == UNKNOWN
     assert cpus.topology(CPUS).stated is False
 
 

@@ -88,6 +88,21 @@ def nodes_text(cpus: list[int]) -> str:
     return cpulist.render(cpus)
 
 
+def test_what_the_kubelet_pinned_shows_in_its_groups_where_its_state_cannot_be_read(
+    machine: Make,  # noqa: F811
+    tmp_path: pathlib.Path,
+) -> None:
+    node = machine()
+    group = node.pod("pinned", "Guaranteed", containers=[LIMITS])
+    node.pod("whole", "Guaranteed", containers=[{"limits": {"cpu": "1500m", "memory": "1Gi"}}])
+    node.write("cpuset", node.container(group), "cpuset.cpus", "2-3")
+    seen = look(node)
+    assert resource_topology.allocations(seen, {}) == []
+    static = msgspec.structs.replace(seen, topology=msgspec.structs.replace(seen.topology, kubelet_policy="static"))
+    (told,) = resource_topology.allocations(static, {})
+    assert (told.name, told.uid, told.cpuset, told.managed_by_kubelet) == ("pinned", "uid-pinned", "2-3", True)
+
+
 def test_our_own_reader_takes_it_as_it_was_meant(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
     node = machine()
     cpus = assignments(tmp_path)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from cotenant.act import cgroup
 from cotenant.model.node import Cpu, Pool
 from cotenant.model.pod import Pod
-from cotenant.model.snapshot import Snapshot
+from cotenant.model.snapshot import ContainerGroup, Snapshot
 from cotenant.units import cpulist
 
 Cpus = frozenset[int]
@@ -32,16 +32,31 @@ def kubelet_pinned(snapshot: Snapshot) -> Cpus:
     """
     if snapshot.topology.kubelet_policy != "static":
         return NONE
-    found = set(snapshot.topology.kubelet_pinned)
+    return snapshot.topology.kubelet_pinned.union(*pinned_pods(snapshot).values())
+
+
+def pinned_pods(snapshot: Snapshot) -> dict[str, Cpus]:
+    """Return the CPUs of each pod that the kubelet's static policy gave any, by uid.
+
+    As its own state says and, where that is not known, the CPU lists of Guaranteed containers with whole CPUs.
+    """
+    if snapshot.topology.kubelet_policy != "static":
+        return {}
+    found = dict(snapshot.topology.kubelet_pods)
     for group in snapshot.groups:
         if group.pod is None or group.pod.kube_qos != "Guaranteed" or group.pod.best_effort or own(group.pod):
             continue
-        for child in group.containers:
-            whole = child.container is not None and child.container.request_millicores() % 1000 == 0
-            listed = cgroup.cpus(snapshot, child.path) if whole else None
-            if listed and child.container and len(listed) == child.container.request_millicores() // 1000:
-                found |= listed
-    return frozenset(found)
+        listed = NONE.union(*(_exclusive(snapshot, child) for child in group.containers))
+        if listed:
+            found[group.pod.uid] = found.get(group.pod.uid, NONE) | listed
+    return found
+
+
+def _exclusive(snapshot: Snapshot, child: ContainerGroup) -> Cpus:
+    """Return a container's CPUs where they are as many as it asks for, and whole ones; else none."""
+    millicores = child.container.request_millicores() if child.container is not None else 0
+    listed = cgroup.cpus(snapshot, child.path) if millicores and millicores % 1000 == 0 else None
+    return listed if listed and len(listed) == millicores // 1000 else NONE
 
 
 def untouchable(snapshot: Snapshot) -> Cpus:

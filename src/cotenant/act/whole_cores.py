@@ -148,7 +148,7 @@ def _wanting(snapshot: Snapshot) -> list[Pod]:
 
 def _has_cpus(snapshot: Snapshot, pod: Pod) -> bool:
     status = pod.resource_status
-    return bool(status.cpuset or status.numa_nodes or snapshot.topology.kubelet_pods.get(pod.uid))
+    return bool(status.cpuset or status.numa_nodes or pod.uid in cpu_pool.pinned_pods(snapshot))
 
 
 def _refusal(snapshot: Snapshot, pod: Pod) -> str:

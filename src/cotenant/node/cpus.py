@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 CONFIGURATION_SECONDS = 60.0
 STATIC = "static"
+UNKNOWN = "the kubelet's CPU policy is not known: neither its state (--kubelet-dir) nor /configz can be read"
 
 
 class Assignments:
@@ -50,7 +51,7 @@ class Assignments:
 
     def refresh(self) -> None:
         """Look at the kubelet's state, and now and then ask it for its configuration. What fails stays as it was."""
-        self.problem = ""
+        self.problem = "" if self.policy is not None or self._asked_at == -math.inf else UNKNOWN
         try:
             self._state = cpu_manager.read(self._root, self._directory)
         except KernelError as error:
@@ -62,7 +63,9 @@ class Assignments:
         try:
             self.configuration = self._kubelet.configuration()
         except errors.KubeletUnreachable as error:
-            self.problem = str(error)
+            _log.info("%s", error)
+        if self.policy is None:
+            self.problem = UNKNOWN
 
     @property
     def policy(self) -> str | None:

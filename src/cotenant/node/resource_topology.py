@@ -95,7 +95,7 @@ def allocations(seen: Snapshot, given: Mapping[str, frozenset[int]]) -> list[api
     names = {pod.uid: pod for pod in seen.pods}
     told = [
         (uid, cpus, by_kubelet)
-        for owners, by_kubelet in ((seen.topology.kubelet_pods, True), (given, False))
+        for owners, by_kubelet in ((cpu_pool.pinned_pods(seen), True), (given, False))
         for uid, cpus in owners.items()
     ]
     return [
