@@ -90,6 +90,12 @@ def test_nothing_known_is_no_status_and_no_aggregate_is_told_too_soon() -> None:
     assert "aggregatedNodeUsages" not in usage
 
 
+def test_a_sampler_that_hangs_makes_no_fresh_status_of_old_figures() -> None:
+    meter = filled(61)
+    assert node_metric.status_of(meter, Predictor(WALL), Subject(), 90.0, WALL) is not None
+    assert node_metric.status_of(meter, Predictor(WALL), Subject(), 91.0, WALL) is None
+
+
 def test_predictions_are_there_once_they_rest_on_something() -> None:
     predictor = Predictor(WALL - 3600)
     predictor.prod = Model(WALL - 3600)

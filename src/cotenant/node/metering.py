@@ -143,6 +143,8 @@ class Meter:
         self._series.every_s = max(max(self.collection.durations_s, default=0.0) / POINTS, 1.0)
         self._pods = Averages(self.collection.aggregate_s)
         self._applications = Averages(self.collection.aggregate_s)
+        self.taken_at = -math.inf
+        """When the newest sample came."""
         self._numa: collections.deque[tuple[float, Mapping[int, NumaState]]] = collections.deque(maxlen=NUMA_POINTS)
 
     def take(self, now: float, sample: Sample, present: Presence) -> Usage:
@@ -151,6 +153,7 @@ class Meter:
         A pod whose group is gone uses nothing any more; one whose group is there and cannot be read makes the system's
         share of this second unknown.
         """
+        self.taken_at = now
         there = {group.path for group in sample.cgroups}
         pods = {path: path for path in present.pods if path in there}
         applications = {path: name for path, name in present.applications.items() if path in there}

@@ -20,6 +20,8 @@ MAX_REPORT_SECONDS = api.MAX_AGE_SECONDS - 30
 """A longer interval would make koord-scheduler leave the node out between two reports."""
 MAX_AGGREGATE_SECONDS = 24 * 3600
 MAX_DURATIONS = 8
+STALE_SECONDS = 30.0
+"""Without a sample for so long nothing is told: an old mean with a new time would be believed."""
 MAX_PODS = 500
 """A status of so many pods is 100 kB."""
 
@@ -85,12 +87,12 @@ def _durations(policy: api.AggregatePolicy | None, notices: list[str]) -> tuple[
 def status_of(
     meter: Meter, predictor: Predictor, subject: Subject, now: float, wall: float
 ) -> api.NodeMetricStatus | None:
-    """Return the status now, or None while nothing at all is known of the node.
+    """Return the status now, or None while nothing is known of the node, or nothing new.
 
     ``now`` is the meter's clock, ``wall`` seconds since the epoch.
     """
     node = _map(meter.node(now))
-    if node is None:
+    if node is None or now - meter.taken_at > STALE_SECONDS:
         return None
     durations = meter.collection.durations_s
     numa = _numa(meter, now)
