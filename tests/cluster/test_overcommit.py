@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -36,9 +37,9 @@ STRATEGY = {
 PROMISED_SECONDS = 15.0
 
 
-def offered(resource: str = CPU) -> int | None:
-    """Return what the node offers, if capacity and allocatable agree."""
-    status = cluster.request("GET", NODE)["status"]
+def offered(resource: str = CPU, at: str = NODE) -> int | None:
+    """Return what a node offers, if capacity and allocatable agree."""
+    status = cluster.request("GET", at)["status"]
     has, offers = status["capacity"].get(resource), status["allocatable"].get(resource)
     return None if has is None or has != offers else quantity.whole(offers)
 
@@ -161,6 +162,32 @@ def test_use_is_told_in_time_survives_the_kubelet_and_its_loss_evicts_nobody(bus
     finally:
         signal_pod(busy, signal.SIGCONT)
         objects.delete(f"{PODS}/job")
+
+
+def writes() -> float:
+    """Return how many Nodes the manager has written for overcommit."""
+    text = programs.get_text(f"http://{LISTEN}/metrics")
+    found = re.findall(r'^cotenant_manager_writes_total\{controller="overcommit-(?:falls|rises)"\} (\S+)$', text, re.M)
+    return sum(float(value) for value in found)
+
+
+def test_use_that_swings_does_not_become_a_storm_of_writes(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Simulated nodes whose use is noise: what is offered settles, and the API server is left alone."""
+    configure(cpuReclaimThresholdPercent=60, resourceDiffThreshold=0.02, metricAggregateDurationSeconds=300)
+    path = f"/api/v1/nodes/kwok-{cluster.KWOK_NODES - 1}"
+    try:
+        with pipeline.analyzer(tmp_path), pipeline.simulated(tmp_path, cluster.KWOK_NODES), manager(tmp_path):
+            wait_for(lambda: offered(at=path) is not None, 60, "what the last node offers")
+            programs.settle(30)
+            before = writes()
+            programs.settle(30)
+            added = writes() - before
+            print(f"{before:.0f} writes at first, then {added:.0f} in 30 s for {cluster.KWOK_NODES} nodes")
+            assert added <= 2 * cluster.KWOK_NODES
+            configure(enable=False)
+            wait_for(lambda: offered(at=path) is None, 30, "what the last node offers to be taken back")
+    finally:
+        objects.delete(f"{CONFIG}/slo-controller-config")
 
 
 def test_a_kubelet_fails_running_pods_whose_resources_were_removed(kubeconfig: pathlib.Path) -> None:

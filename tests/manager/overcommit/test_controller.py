@@ -279,6 +279,21 @@ async def test_koordinators_own_manager_is_left_its_resources_while_it_lives(wor
         await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world), 15)
 
 
+async def test_nothing_is_written_before_it_is_known_who_else_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "RETRY_SECONDS", 0.05)
+    for _ in range(3):
+        world.cluster.api.fail("leases/koordinator-manager", status(500, "InternalError"))
+    world.add_node()
+    world.report("2")
+    async with world.running():
+        await until(lambda: world.offered() == 4_000)
+    asked = [path for _, path, _ in world.cluster.api.requests]
+    written = next(index for index, path in enumerate(asked) if path == "api/v1/nodes/n1/status")
+    assert sum("leases/koordinator-manager" in path for path in asked[:written]) == 4
+
+
 async def test_a_new_term_knows_nothing_of_the_last(world: World) -> None:
     world.add_node()
     world.report("2")

@@ -72,7 +72,7 @@ class Term:
         place = context.settings.slo_config.namespace
         self.rival = readers.Readers(context.client, place, context.clock, readers.MANAGER)
         """Koordinator's own manager: while it lives, these resources are its."""
-        self.falls = self._reconciler("falls", self._due_fall, FALLS_PER_SECOND)
+        self.falls = self._reconciler("falls", functools.partial(self._due, falls_only=True), FALLS_PER_SECOND)
         self.rises = self._reconciler("rises", self._due, RISES_PER_SECOND)
         self.zones = self._reconciler("zones", self._due_zones, ZONES_PER_SECOND)
 
@@ -173,15 +173,11 @@ class Term:
         """Return how long ago a moment of our clock is, in seconds."""
         return self._clock.monotonic() - moment
 
-    def _due(self, name: str) -> Write | None:
+    def _due(self, name: str, falls_only: bool = False) -> Write | None:
         decision = self.decide(name)
-        if decision is None or decision.body is None:
+        if decision is None or decision.body is None or (falls_only and not decision.urgency):
             return None
         return functools.partial(self._write, name, decision)
-
-    def _due_fall(self, name: str) -> Write | None:
-        decision = self.decide(name)
-        return None if decision is None or not decision.urgency else self._due(name)
 
     def _due_zones(self, name: str) -> Write | None:
         """Return what makes a node's zones follow the node."""

@@ -13,6 +13,7 @@ _log = logging.getLogger(__name__)
 SCHEDULERS = ("koord-scheduler", "koord-descheduler")
 MANAGER = ("koordinator-manager",)
 LOOK_SECONDS = 15.0
+RETRY_SECONDS = 2.0
 ALIVE_SECONDS = 60.0
 """A lease whose record did not change for so long belongs to nobody."""
 
@@ -28,7 +29,7 @@ class Readers:
         self._seen: dict[str, LeaseSpec] = {}
         self._changed_at: dict[str, float] = {}
         self.looked = asyncio.Event()
-        """Set after the first look."""
+        """Set when every lease has been looked at."""
 
     @property
     def alive(self) -> bool:
@@ -37,22 +38,26 @@ class Readers:
         return any(now - at < ALIVE_SECONDS for at in self._changed_at.values())
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look until cancelled; more often until each lease has been looked at."""
         while True:
-            for name in self._names:
-                await self._look(name)
-            self.looked.set()
-            await asyncio.sleep(LOOK_SECONDS)
+            found = [await self._look(name) for name in self._names]
+            if all(found):
+                self.looked.set()
+            await asyncio.sleep(LOOK_SECONDS if self.looked.is_set() else RETRY_SECONDS)
 
-    async def _look(self, name: str) -> None:
+    async def _look(self, name: str) -> bool:
+        """Look at one lease; return whether there is an answer."""
         try:
             lease = await self._client.get(LEASES, name, Lease, namespace=self._namespace)
         except errors.NotFound:
             self._changed_at.pop(name, None)
-            return
+            return True
         except errors.KubeError as error:
-            _log.info("lease %s/%s: %s", self._namespace, name, error)
-            return  # as it was
+            refused = isinstance(error, errors.Forbidden)  # and will be: nobody is known to live
+            level = logging.WARNING if refused and not self.looked.is_set() else logging.INFO
+            _log.log(level, "lease %s/%s: %s", self._namespace, name, error)
+            return refused  # as it was
         if lease.spec.holder_identity and self._seen.get(name) != lease.spec:
             self._changed_at[name] = self._clock.monotonic()
         self._seen[name] = lease.spec
+        return True
