@@ -132,6 +132,19 @@ def test_use_that_swings_is_not_written_at_each_swing(clock: ManualClock) -> Non
     assert server.writes <= 2 * (RISES_AT_ONCE + 150 * 4 // 60 + 1)
 
 
+def test_one_resource_that_falls_takes_no_other_up_with_it(clock: ManualClock) -> None:
+    """CPU and memory that swing against each other settle both at their worst."""
+    server = Server(clock)
+    for _ in range(150):
+        server.tend(Heard(Consumption(source="stream", node=Use(10_000, 40 << 30)), 1))
+        clock.advance(2)
+        server.tend(Heard(Consumption(source="stream", node=Use(40_000, 10 << 30)), 1))
+        clock.advance(2)
+    assert server.published[CPU] == 20_000
+    assert server.published[MEMORY] == 25 << 30
+    assert server.writes <= 2 * (RISES_AT_ONCE + 150 * 4 // 60 + 1)
+
+
 def test_what_somebody_else_overwrites_is_put_back_at_once_but_not_for_ever(clock: ManualClock) -> None:
     server = Server(clock)
     server.tend(heard(10_000))

@@ -37,7 +37,7 @@ class Decision:
     urgency: float = 0.0
     """The largest share by which a value goes down: promises that cannot be kept are taken back first."""
     is_rise: bool = False
-    """Nothing goes down, and more is offered than we last offered."""
+    """More of something is offered than we last offered."""
     values: publication.Values = dataclasses.field(default_factory=dict)
     """What is offered once the patch is written."""
     terms: balance.Balance | None = None
@@ -103,13 +103,19 @@ class Account:
         unchanged = Decision(state="current", terms=terms)
         if not node.torn and not publication.is_due(node.published, new, now - self._synced_at, strategy):
             return unchanged
-        urgency, known = publication.falls(node.published, new), self._promised or node.published
-        is_rise = urgency == 0 and any(value > known.get(name, -1) for name, value in new.items())
+        known = self._promised or node.published
+        is_rise = any(value > known.get(name, -1) for name, value in new.items())
         if is_rise and known and self._rises.available() < 1:
-            return unchanged
-        body = publication.patch(node.published, new, node.torn, terms.origin, node.origin)
+            # What goes down goes down all the same, and takes nothing up with it.
+            new = {name: min(value, known.get(name, value)) for name, value in new.items()}
+            is_rise = False
+            if not node.torn and not publication.is_due(node.published, new, 0.0, strategy):
+                return unchanged
+        shared = {name: min(value, new[name] + node.third_party.get(name, 0)) for name, value in terms.origin.items()}
+        body = publication.patch(node.published, new, node.torn, shared, node.origin)
         if body is None:
             self._synced_at = now
+        urgency = publication.falls(node.published, new)
         return dataclasses.replace(unchanged, body=body, urgency=urgency, is_rise=is_rise, values=new)
 
     def _drain(self, node: NodeFacts, pods: Sequence[PodFacts], state: State) -> Decision:
