@@ -175,3 +175,11 @@ async def test_a_revision_that_changes_nothing_is_written_only_where_somebody_wa
             lambda: cluster.objects(NODE_SLOS)["n2"]["metadata"]["annotations"]["cotenant.io/slo-revision"] == "2"
         )
         assert cluster.writes("nodeslos") - before == 1
+
+
+async def test_it_can_be_ended_before_anything_is_known(cluster: Cluster) -> None:
+    """Without the kind it waits; nothing is left behind when the lease is lost meanwhile."""
+    del cluster.api.objects[NODE_SLOS]
+    async with cluster.running(NodeSloController()):
+        await until(lambda: any(NODE_SLOS in path for _, path, _ in cluster.api.requests))
+    assert cluster.writes("nodeslos") == 0

@@ -43,14 +43,7 @@ class AmplificationController:
             "nodes": Informer(context.client, NODES, Node, keeper.nodes),
             "noderesourcetopologies": Informer(context.client, TOPOLOGIES, Described, keeper.topologies),
         }
-        context.observed.write(keeper.reconciler)
-        context.observed.follow(self.name, **informers)
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers.values():
-                tasks.create_task(informer.run())
-            await informers["nodes"].synced.wait()
-            tasks.create_task(keeper.reconciler.run())
-            tasks.create_task(keeper.follow_state())
+        await nodes.keep(context, keeper.reconciler, informers, [keeper.follow_state], ["nodes"])
 
 
 class Keeper:

@@ -57,16 +57,8 @@ class NodeMetricController:
             "nodes": Informer(context.client, NODES, Node, keeper.nodes),
             "nodemetrics": Informer(context.client, NODE_METRICS, Asked, keeper.metrics),
         }
-        context.observed.write(keeper.reconciler)
-        context.observed.follow(self.name, **informers)
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers.values():
-                tasks.create_task(informer.run())
-            for informer in informers.values():
-                await informer.synced.wait()
-            tasks.create_task(keeper.readers.run())
-            tasks.create_task(keeper.reconciler.run())
-            tasks.create_task(keeper.follow())
+        beside = [keeper.readers.run, keeper.follow]
+        await nodes.keep(context, keeper.reconciler, informers, beside, tuple(informers))
 
 
 class Asked(msgspec.Struct, kw_only=True):

@@ -32,15 +32,7 @@ class NodeSloController:
             "nodes": Informer(context.client, NODES, Node, keeper.nodes),
             "nodeslos": Informer(context.client, NODE_SLOS, dict[str, Any], keeper.slos),
         }
-        context.observed.write(keeper.reconciler)
-        context.observed.follow(self.name, **informers)
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers.values():
-                tasks.create_task(informer.run())
-            for informer in informers.values():
-                await informer.synced.wait()
-            tasks.create_task(keeper.reconciler.run())
-            tasks.create_task(keeper.follow_state())
+        await nodes.keep(context, keeper.reconciler, informers, [keeper.follow_state], tuple(informers))
 
 
 class Keeper:

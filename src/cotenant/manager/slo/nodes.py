@@ -1,12 +1,16 @@
 """What controllers that keep one object for each node have in common: the nodes, and those objects as they are."""
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from cotenant.api.objects import Node
 from cotenant.kube import errors
 from cotenant.kube.client import NODES, Client, Resource
+from cotenant.kube.informer import Informer
+from cotenant.manager.controller import Context
+from cotenant.manager.reconciling import Reconciler
 
 SHOWN = 3
 """Names of nodes in a message; the others are counted."""
@@ -32,6 +36,25 @@ class Held:
     def removed(self, key: str) -> None:
         self.objects.pop(key, None)
         self._changed(key)
+
+
+async def keep(
+    context: Context,
+    reconciler: Reconciler,
+    informers: Mapping[str, Informer[Any]],
+    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]],
+    needed: Sequence[str],
+) -> None:
+    """Follow what the informers, by kind, are for; write once those that are needed are in step; until cancelled."""
+    context.observed.write(reconciler)
+    context.observed.follow(reconciler.name, **informers)
+    async with asyncio.TaskGroup() as tasks:
+        for informer in informers.values():
+            tasks.create_task(informer.run())
+        for kind in needed:
+            await informers[kind].synced.wait()
+        for work in (reconciler.run, *beside):
+            tasks.create_task(work())
 
 
 async def delete_orphan(client: Client, resource: Resource, name: str) -> None:
