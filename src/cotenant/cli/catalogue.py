@@ -45,5 +45,6 @@ COMMANDS: tuple[Command, ...] = (
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
     Command("replay", "replay", "Tools", "Evaluate recorded samples: one line for each, the same every time."),
     Command("config", "config", "Tools", "Check, explain and roll back the rules of detection."),
+    Command("recommend", "recommend", "Tools", "Recommend thresholds from what was recorded, with what to expect."),
     Command("simulate", "simulate", "Tools", "Stream the samples of nodes that do not exist."),
 )

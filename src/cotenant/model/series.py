@@ -1,7 +1,8 @@
 """The numbers of one tick by the name they have in the sample: what is kept over time, drawn and compared."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,33 @@ def _collect(struct: msgspec.Struct, prefix: str, values: dict[str, float]) -> N
             _collect(value, f"{prefix}.{field}", values)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             values[f"{prefix}.{field}"] = float(value)
+
+
+def sample_of(values: Mapping[str, float], node: str, time_s: float, period_s: float) -> Sample:
+    """Return a sample with these numbers, by the names that :func:`values_of` gives; what has no place is left out.
+
+    ``time_s`` is seconds since the epoch, and stands for the monotonic clock as well.
+    """
+    value: dict[str, Any] = {
+        "node": node, "boot_id": "kept", "uptime_s": time_s, "time": _rfc3339(time_s), "period_s": period_s
+    }  # fmt: skip
+    for name, number in values.items():
+        group, *path = name.split(".")
+        if group not in GROUPS or not path:
+            continue
+        place = value.setdefault(group, {})
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+        place[path[-1]] = round(number) if path[-1] in _WHOLE else number
+    return msgspec.convert(value, Sample)
+
+
+_WHOLE = frozenset({"completions", "oom_kills", "online", "occupancy_bytes"})
+"""Fields that a sample has as whole numbers; a mean of them may have a fraction."""
+
+
+def _rfc3339(time_s: float) -> str:
+    return datetime.datetime.fromtimestamp(time_s, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def time_ms_of(time: str) -> int:

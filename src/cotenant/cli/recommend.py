@@ -1,0 +1,198 @@
+"""``cotenant recommend``: thresholds for a class of nodes, from what was recorded of it."""
+
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cotenant.units import errors
+
+if TYPE_CHECKING:
+    from cotenant.detect.recommendation import Recommendation
+    from cotenant.detect.rules import Rules
+    from cotenant.detect.scoring import Score
+    from cotenant.local.past import Recorded
+
+HISTORY, PROMETHEUS = "history", "prometheus"
+
+
+class NotEnough(errors.CotenantError):
+    """There is too little to recommend anything from."""
+
+    exit_status = 1
+
+
+def command(
+    sources: list[str] = typer.Option(
+        [HISTORY], "--from", metavar="history|prometheus|FILE", help="Files of `cotenant record` may repeat."
+    ),
+    data: pathlib.Path | None = typer.Option(None, "--data", metavar="DIR", help="history: the directory of `up`."),
+    url: str = typer.Option("http://127.0.0.1:9090", "--url", help="prometheus: where its API is."),
+    hours: float = typer.Option(24.0, "--hours", min=1, max=24 * 90, help="prometheus: how far back."),
+    rules: pathlib.Path | None = typer.Option(
+        None, "--rules", metavar="FILE", help="Today's rules; else the preset default."
+    ),
+    latency: pathlib.Path | None = typer.Option(
+        None, "--latency", metavar="FILE", help="JSON lines with time and p99_seconds: when services were slow."
+    ),
+    latency_target: str | None = typer.Option(
+        None, "--latency-target", metavar="TIME", help="Slower than this is slow; else twice a service's own median."
+    ),
+    false_per_day: float = typer.Option(
+        1.0, "--false-per-day", min=0.01, help="False triggers that are allowed, a day and node."
+    ),
+    name: str = typer.Option("recommended", "--name", help="Of the DetectionRuleConfig."),
+    node_selector: list[str] = typer.Option([], "--node-selector", metavar="KEY=VALUE", help="Nodes that it is for."),
+    write: pathlib.Path | None = typer.Option(None, "--write", metavar="FILE", help="The rules, to be applied."),
+    as_json: bool = typer.Option(False, "--json", help="For programs."),
+) -> None:
+    """Recommend thresholds: beside today's, with the false triggers and misses to expect. Exit 1: not enough data."""
+    from cotenant.cli import printing
+    from cotenant.detect import presets, recommendation, rendering
+    from cotenant.local import past, rules_file
+    from cotenant.units import quantity
+
+    today = presets.get() if rules is None else rules_file.for_one_host(rules_file.load(rules)).rules
+    recorded = _recorded(sources, data, url, hours, today)
+    if latency is not None:
+        recorded = past.Recorded(recorded.samples, past.read_latency(latency))
+    target = None if latency_target is None else quantity.seconds(latency_target)
+    known = recorded.truth(target)
+    try:
+        found = recommendation.recommend(
+            today, recorded.samples, known, false_per_day, name, dict(_pair(text) for text in node_selector)
+        )
+    except recommendation.NotEnough as error:
+        raise NotEnough(f"{error}; record for longer, or more nodes of the class") from None
+    text = rendering.text_of(found.rules)
+    if write is not None:
+        try:
+            write.write_text(text)
+        except OSError as error:
+            raise past.BadPast(f"--write {write}: {error.strerror}") from None
+    if as_json:
+        printing.print_json(_value(found))
+        return
+    _print(found, known is not None)
+    if write is not None:
+        typer.echo(f"{write}: written; `cotenant config check {write}`, then --rules or kubectl apply")
+    else:
+        typer.echo("\n" + text, nl=False)
+
+
+def _recorded(sources: list[str], data: pathlib.Path | None, url: str, hours: float, today: "Rules") -> "Recorded":
+    import time
+
+    from cotenant.latency import fetching, prometheus
+    from cotenant.local import listening, past
+
+    if sources == [HISTORY]:
+        return past.of_history(listening.data_directory(data), today.window_seconds)
+    if sources == [PROMETHEUS]:
+        fetching.check_url(url)
+        signals = [
+            entry.signal for rule in today.detections.values() for entry in (*rule.signals, *rule.fallback_signals)
+        ]
+        plain = [signal for signal in signals if not signal.startswith("block.devices.")]
+        return past.of_prometheus(prometheus.Server(url), plain, time.time(), hours * 3600, today.window_seconds)
+    if HISTORY in sources or PROMETHEUS in sources:
+        raise typer.BadParameter("one of history and prometheus alone, or files", param_hint="--from")
+    return past.of_files([pathlib.Path(source) for source in sources])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise typer.BadParameter(f"{text}: give KEY=VALUE", param_hint="--node-selector")
+    return key, value
+
+
+def _value(found: "Recommendation") -> dict[str, Any]:
+    from cotenant.detect import recommendation, rendering
+
+    return {
+        "rules": rendering.object_of(found.rules),
+        "changes": recommendation.table(found),
+        "expected": _score(found.expected),
+        "today": _score(found.today),
+        "nodes": found.nodes,
+        "allowed_per_day": found.allowed_per_day,
+        "holds": found.holds,
+    }
+
+
+def _score(score: "Score") -> dict[str, Any]:
+    return {
+        "held_out_hours": score.known_seconds / 3600,
+        "false_triggers": score.false_triggers,
+        "false_per_day": score.false_per_day,
+        "false_per_day_at_most": score.false_per_day_at_most,
+        "calm_triggered_share": score.calm_triggered_share,
+        "slow_episodes": score.episodes,
+        "missed": None if score.episodes is None else score.missed,
+        "missed_share": score.missed_share,
+    }
+
+
+def _print(found: "Recommendation", told: bool) -> None:
+    from cotenant.cli import printing
+    from cotenant.detect import recommendation
+
+    table = recommendation.table(found)
+    rows = [
+        (row["signal"], _points(row["today"]), _points(row["recommended"]), row["reason"])
+        for row in table
+        if row["what"] == "changed"
+    ]
+    columns = ["SIGNAL", "TODAY", "RECOMMENDED", "WHY"]
+    printing.print_table(columns, rows, "Today's thresholds fit what was recorded: nothing is to change.")
+    for what, title in (("stays", "As they are"), ("not known", "Not known here"), ("left out", "Left out")):
+        reasons: dict[str, list[str]] = {}
+        for row in table:
+            if row["what"] == what:
+                reasons.setdefault("" if what == "stays" else row["reason"], []).append(row["signal"])
+        for reason, names in reasons.items():
+            typer.echo(f"{title}{f' ({reason})' if reason else ''}: {', '.join(dict.fromkeys(names))}")
+    hours = found.expected.known_seconds / 3600
+    sys.stdout.write(f"\nSeen on {hours:.1f} held-out hours of {found.nodes} nodes, from which nothing was learnt:\n")
+    lines = [("today", found.today), ("recommended", found.expected)]
+    printing.print_table(
+        ["", "FALSE TRIGGERS", "A DAY", "AT MOST (95 %)", "CALM TIME TRIGGERED", "SLOW EPISODES MISSED"],
+        [(name, *_told(score)) for name, score in lines],
+        "",
+    )
+    if not told:
+        typer.echo(
+            "No latency was given: all that was recorded is taken for calm, and nothing is known of what is missed."
+        )
+    elif (found.expected.episodes or 0) < recommendation.LEAST_EPISODES:
+        typer.echo(
+            f"Fewer than {recommendation.LEAST_EPISODES} slow episodes were held out: the missed share says little."
+        )
+    if not found.holds:
+        most = found.expected.false_per_day_at_most
+        at_most = "an unknown number" if most is None else f"up to {most:.2g}"
+        typer.echo(f"Not shown to hold {found.allowed_per_day:g} a day: so little time still allows for {at_most}.")
+
+
+def _told(score: "Score") -> tuple[str, ...]:
+    def number(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
+    missed = "–" if score.episodes is None else f"{score.missed} of {score.episodes}"
+    return (
+        str(score.false_triggers),
+        number(score.false_per_day, ".2g"),
+        number(score.false_per_day_at_most, ".2g"),
+        number(score.calm_triggered_share, ".1%"),
+        missed,
+    )
+
+
+def _points(points: dict[str, Any] | None) -> str:
+    if points is None:
+        return "left out"
+    text = " / ".join(f"{points[key]:g}" for key in ("normal", "threshold", "saturation"))
+    extra = ", ".join(str(points[key]) for key in ("scale", "condition") if key in points)
+    return f"{text} ({extra})" if extra else text
