@@ -135,9 +135,11 @@ class Answering:
 
         :raises BadRequest: if there is no object.
         """
-        if f"{request.namespace}/{request.name}" != self._configuration:
+        config = _object(request)
+        name = request.name or (config.get("metadata") or {}).get("name")  # not every server names what is made
+        if f"{request.namespace}/{name}" != self._configuration:
             return Answer(request=request)
-        data = _object(request).get("data") or {}
+        data = config.get("data") or {}
         before = (request.old_object.get("data") or {}) if isinstance(request.old_object, dict) else {}
         reasons, warnings = [], []
         for key in slo_config.KEYS:
