@@ -25,9 +25,21 @@ Touch = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Reported:
+class Reported:
+    """What a NodeMetric says, and how old that is."""
+
     use: Consumption
     updated_at: float
+    """By the node's wall clock."""
+    seen_at: float
+    """By our monotonic clock."""
+    is_seen_to_change: bool
+    """It changed before our eyes, so that it was new when we saw it, whatever the node takes for the time."""
+
+    def age_seconds(self, clock: Clock) -> float:
+        """Return how old it is: since we saw it change, else by the clocks of both sides."""
+        since_seen = clock.monotonic() - self.seen_at
+        return since_seen if self.is_seen_to_change else max(clock.wall() - self.updated_at, since_seen)
 
 
 class Nodes:
@@ -113,26 +125,31 @@ class Pods:
 class Metrics:
     """The receiver of NodeMetrics."""
 
-    def __init__(self, touch: Touch) -> None:
+    def __init__(self, touch: Touch, clock: Clock) -> None:
         self._touch = touch
-        self.reported: dict[str, _Reported] = {}
+        self._clock = clock
+        self.reported: dict[str, Reported] = {}
 
     def replaced(self, objects: dict[str, node_metric.NodeMetric]) -> None:
         for name in set(self.reported) - set(objects):
             self.removed(name)
         for name, value in objects.items():
-            self.put(name, value)
+            self._take(name, value, is_seen_to_change=False)  # who knows when, while we did not look
 
     def put(self, key: str, value: node_metric.NodeMetric) -> None:
+        self._take(key, value, is_seen_to_change=key in self.reported)
+
+    def _take(self, key: str, value: node_metric.NodeMetric, is_seen_to_change: bool) -> None:
         updated_at = consumption.updated_at(value.status)
         known = self.reported.get(key)
         if updated_at is None or (known is not None and known.updated_at == updated_at):
             return
         try:
-            self.reported[key] = _Reported(consumption.of_node_metric(value.status), updated_at)
+            use = consumption.of_node_metric(value.status)
         except quantity.BadQuantity as error:
             _log.warning("nodemetric/%s: %s; the last one counts", key, error)
             return
+        self.reported[key] = Reported(use, updated_at, self._clock.monotonic(), is_seen_to_change)
         self._touch(key)
 
     def removed(self, key: str) -> None:
@@ -166,7 +183,7 @@ class Topologies:
         self.facts.pop(key, None)
 
 
-def heard(node: NodeFacts, told: Told | None, reported: _Reported | None, clock: Clock) -> Heard | None:
+def heard(node: NodeFacts, told: Told | None, reported: Reported | None, clock: Clock) -> Heard | None:
     """Return the newest that is known of a node's use; None where nothing ever was.
 
     The stream is the source while it flows, and the NodeMetric where it does not: Koordinator's own agents have no
@@ -174,7 +191,7 @@ def heard(node: NodeFacts, told: Told | None, reported: _Reported | None, clock:
     """
     by_metric = None
     if reported is not None:
-        by_metric = Heard(reported.use, max(clock.wall() - reported.updated_at, 0.0))
+        by_metric = Heard(reported.use, reported.age_seconds(clock))
     if told is None:
         return by_metric
     age = clock.monotonic() - told.at

@@ -66,7 +66,7 @@ class Term:
         self.accounts: dict[str, Account] = {}
         self.nodes = cluster.Nodes(self._node_changed)
         self.pods = cluster.Pods(self._touch)
-        self.metrics = cluster.Metrics(self._touch)
+        self.metrics = cluster.Metrics(self._touch, context.clock)
         self.topologies = cluster.Topologies(self._topology_changed)
         self.feed = Feed(context.client, context.namespace, context.clock, self._touch, context.settings.analyzer)
         place = context.settings.slo_config.namespace

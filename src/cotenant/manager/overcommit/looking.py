@@ -52,7 +52,7 @@ def state(
     told = wrong.get("colocation-config")
     if told is not None:
         resolved = strategy.Resolved(resolved.strategy, (told, *resolved.problems))
-    receiver = cluster.Metrics(lambda _: None)
+    receiver = cluster.Metrics(lambda _: None, clock)
     if metric is not None:
         receiver.put(facts.name, metric)
     bound = [pod for one in listed if (pod := pods.decode(one)) is not None and pod.node == facts.name]
