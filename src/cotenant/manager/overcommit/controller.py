@@ -29,7 +29,7 @@ NODES_AT_ONCE = 100
 SWEEP_SECONDS = 15.0
 """How often every node is looked at, whatever happens: use grows old without an event."""
 FALLS_PER_SECOND = 20.0
-RISES_PER_SECOND = 10.0
+RISES_PER_SECOND = 20.0
 ZONES_PER_SECOND = 10.0
 """Bounds on the writes for all nodes. What must be taken back never waits behind what may be given."""
 
