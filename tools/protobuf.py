@@ -8,6 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = "cotenant/v1"
 SOURCES = {
     "stream.proto": ("stream_pb2.py", "stream_pb2.pyi", "stream_pb2_grpc.py"),
+    "cri.proto": ("cri_pb2.py", "cri_pb2.pyi", "cri_pb2_grpc.py"),
     "nri.proto": ("nri_pb2.py", "nri_pb2.pyi"),
     "exposition.proto": ("exposition_pb2.py", "exposition_pb2.pyi"),
 }

@@ -4,6 +4,7 @@
 
     NodeError
     ├── KubeletUnreachable   no answer, or one that is not a list of pods
+    ├── RuntimeUnreachable   the container runtime stopped nothing
     └── BadSettings          the command line or a file it names cannot be used
 """
 
@@ -16,6 +17,10 @@ class NodeError(errors.CotenantError):
 
 class KubeletUnreachable(NodeError):
     """The kubelet gave no list of pods."""
+
+
+class RuntimeUnreachable(NodeError):
+    """The container runtime stopped none of the containers asked for."""
 
 
 class BadSettings(NodeError):
