@@ -122,3 +122,24 @@ def test_without_the_option_nobody_is_evicted(pods: dict[str, str], tmp_path: pa
     finally:
         agent.stop()
         programs.run(["restore"], own_run=tmp_path / "run")
+
+
+def restarts(name: str) -> int:
+    statuses = (objects.found(f"{PODS}/{name}") or {}).get("status", {}).get("containerStatuses") or []
+    return sum(int(one["restartCount"]) for one in statuses)
+
+
+def test_with_a_runtime_a_budget_does_not_keep_memory(pods: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """The real containerd ends the guarded pod's container; the kubelet starts it again in the same pod."""
+    runtime = cluster.STATE / "containerd.sock"
+    options = ("--mode=enforce", "--evict", f"--runtime={runtime}", f"--metrics={METRICS}")
+    agent = programs.node_agent(tmp_path, *options, own_run=tmp_path / "run")
+    try:
+        wait_for(lambda: restarts("guarded") >= 1, 60, agent.output())
+        assert counted("killed") >= 1
+        told = [event["message"] for event in wait_events(pods["guarded"])]
+        assert any("killed: a disruption budget refuses" in text for text in told)
+        assert (restarts("kept"), restarts("online")) == (0, 0)
+    finally:
+        agent.stop()
+        programs.run(["restore"], own_run=tmp_path / "run")

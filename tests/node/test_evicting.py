@@ -1,13 +1,16 @@
 """Evictions asked of an API server: once, by uid, within budgets, and never in a cascade."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer, api, client, status  # noqa: F401 - fixtures
 
 from cotenant.kube.client import Client
-from cotenant.model.pod import Pod
+from cotenant.model.pod import Container, Pod
+from cotenant.node.errors import RuntimeUnreachable
 from cotenant.node.evicting import COOL_SECONDS, SPARED_SECONDS, STUCK_SECONDS, Evicting
+from cotenant.node.killing import PATIENCE_SECONDS, Killing
 from cotenant.units.clock import ManualClock
 from cotenant.units.plan import PlanItem
 
@@ -170,3 +173,96 @@ async def test_an_event_that_cannot_be_written_changes_nothing(world: World) -> 
     world.want("a")
     await world.ask()
     assert world.evicting.counts == {"accepted": 1}
+
+
+class Stopped:
+    """A container runtime that says what it was asked to stop."""
+
+    def __init__(self) -> None:
+        self.containers: list[str] = []
+        self.away = False
+
+    def stop(self, containers: Iterable[str], grace_seconds: int = 0) -> list[str]:
+        if self.away:
+            raise RuntimeUnreachable("run/containerd.sock: no such file")
+        self.containers += containers
+        return list(containers)
+
+
+def with_last_resort(world: World) -> Stopped:
+    stopped = Stopped()
+    killing = Killing(stopped, world.clock)  # type: ignore[arg-type] # asks for stop alone
+    world.evicting = Evicting("n1", world.clock, killing)
+    containers = (
+        Container(name="main", container_id="c-main", running=True),
+        Container(name="sidecar", container_id="c-side", running=True, sidecar=True),
+        Container(name="done", container_id="c-done"),
+    )
+    world.pods = [world.pod(name, containers=containers) for name in ("a", "b")]
+    world.evicting.follow(world.pods)
+    return stopped
+
+
+async def kill(world: World, seconds: float = 0.0) -> None:
+    await world.ask(seconds)
+    await world.evicting.kill_overdue(world.client)
+
+
+async def test_what_is_still_there_after_ten_seconds_is_killed_once_with_its_sidecars(world: World) -> None:
+    stopped = with_last_resort(world)
+    world.want("a")
+    await kill(world)
+    await kill(world, PATIENCE_SECONDS - 1)
+    assert stopped.containers == []
+    await kill(world, 1)
+    assert stopped.containers == ["c-main", "c-side"]
+    await kill(world, 1)
+    assert len(stopped.containers) == 2
+    assert world.evicting.counts == {"accepted": 1, "killed": 1}
+    messages = [event["message"] for event in world.server.objects[EVENTS_AT].values()]
+    assert any("killed: still there 10 s" in message for message in messages)
+
+
+async def test_a_budget_does_not_save_a_pod_from_memory_that_runs_out(world: World) -> None:
+    stopped = with_last_resort(world)
+    world.server.fail("/eviction", status(429, "TooManyRequests", BUDGET))
+    world.want("a")
+    await kill(world)
+    assert stopped.containers == ["c-main", "c-side"]
+    assert world.evicting.spared == {"ns/a"}
+
+
+async def test_below_three_percent_nobody_waits(world: World) -> None:
+    stopped = with_last_resort(world)
+    world.evicting.follow(world.pods, available_ratio=0.02)
+    world.want("a")
+    await kill(world)
+    assert stopped.containers == ["c-main", "c-side"]
+
+
+async def test_nothing_is_killed_for_cpu_and_nothing_without_a_runtime(world: World) -> None:
+    stopped = with_last_resort(world)
+    world.want("a", "cpu_evict")
+    await kill(world)
+    await kill(world, PATIENCE_SECONDS)
+    assert stopped.containers == []
+
+
+async def test_an_api_server_that_is_away_does_not_keep_memory(world: World) -> None:
+    stopped = with_last_resort(world)
+    world.server.away = True
+    world.want("a")
+    for _ in range(12):
+        await kill(world, 1)
+    assert stopped.containers == ["c-main", "c-side"]
+
+
+async def test_a_runtime_that_is_away_is_asked_again(world: World) -> None:
+    stopped = with_last_resort(world)
+    stopped.away = True
+    world.want("a")
+    await kill(world)
+    await kill(world, PATIENCE_SECONDS)
+    stopped.away = False
+    await kill(world, 1)
+    assert stopped.containers == ["c-main", "c-side"]

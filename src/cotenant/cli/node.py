@@ -54,6 +54,9 @@ def command(
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict offline pods through the API server where the policy says so.")
     ] = False,
+    runtime: Annotated[
+        File, typer.Option(metavar="SOCKET", help="With --evict: the container runtime, to kill where memory is short.")
+    ] = None,
     kubelet_directory: Annotated[
         pathlib.Path, typer.Option("--kubelet-dir", metavar="DIR", help="Where the kubelet keeps its state.")
     ] = pathlib.Path("/var/lib/kubelet"),
@@ -79,6 +82,8 @@ def command(
         raise typer.BadParameter("give the Node's name, or set NODE_NAME", param_hint="--node")
     if evict and no_cluster:
         raise typer.BadParameter("an API server evicts; leave --no-cluster out", param_hint="--evict")
+    if runtime is not None and not evict:
+        raise typer.BadParameter("nothing is killed that was not to be evicted; give --evict", param_hint="--runtime")
     token = token_file or service_account.file("token")
     settings = program.Settings(
         name=name,
@@ -111,6 +116,7 @@ def command(
         templates=templates,
         evict=evict,
         kata_root=pathlib.Path(kata_root) if kata_root else None,
+        runtime=runtime,
     )
     asyncio.run(program.run(settings, _say))
 

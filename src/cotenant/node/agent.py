@@ -271,7 +271,7 @@ class Agent:
         if self.cpus is not None and self.shadow is None:
             seen = self.cpus.assign(seen)
         if self.evicting is not None:
-            self.evicting.follow(self._source.pods)
+            self.evicting.follow(self._source.pods, newest.memory.available_ratio if newest is not None else None)
             seen = msgspec.structs.replace(seen, evicting=self.evicting.going, spared=self.evicting.spared)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()

@@ -11,12 +11,14 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Literal
 
 from cotenant.kernel.outcome import Outcome
 from cotenant.kube import errors, event
 from cotenant.kube.client import Client
 from cotenant.model.pod import Pod
+from cotenant.node import killing
 from cotenant.units.clock import Clock
 from cotenant.units.plan import PlanItem
 
@@ -39,7 +41,7 @@ STUCK_SECONDS = 600.0
 LOOK_SECONDS = 0.1
 CONFIG_SOURCE = "kubernetes.io/config.source"
 
-RESULTS = ("accepted", "refused", "failed")
+RESULTS = ("accepted", "refused", "failed", "killed")
 State = Literal["waiting", "going", "spared"]
 
 
@@ -57,9 +59,11 @@ class Victim:
 class Evicting:
     """The executor's callback for ``evict`` items; the asking is done in the event loop, by :meth:`run`."""
 
-    def __init__(self, node: str, clock: Clock) -> None:
+    def __init__(self, node: str, clock: Clock, last_resort: killing.Killing | None = None) -> None:
         self._node = node
         self._clock = clock
+        self._last_resort = last_resort
+        self._available_ratio: float | None = None
         self._lock = threading.Lock()
         self._pods: dict[str, Pod] = {}
         self._victims: dict[str, Victim] = {}
@@ -67,14 +71,15 @@ class Evicting:
         self._batches: dict[str, float] = {}
         self._settled: list[Outcome] = []
         self.counts: collections.Counter[str] = collections.Counter()
-        """By :data:`RESULTS`; refused is by a disruption budget."""
+        """By :data:`RESULTS`; refused is by a disruption budget, killed by the container runtime."""
 
     # --- called by the enforcing thread -----------------------------------------------------------------------------
 
-    def follow(self, pods: Sequence[Pod]) -> None:
-        """Take the newest list of pods: who is not in it is gone."""
+    def follow(self, pods: Sequence[Pod], available_ratio: float | None = None) -> None:
+        """Take the newest list of pods (who is not in it is gone) and the available share of memory, if known."""
         now = self._clock.monotonic()
         with self._lock:
+            self._available_ratio = available_ratio
             self._pods = {pod.key: pod for pod in pods}
             present = {pod.uid for pod in pods}
             self._victims = {
@@ -133,6 +138,7 @@ class Evicting:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             await self.ask(client)
+            await self.kill_overdue(client)
 
     async def ask(self, client: Client) -> None:
         """Ask for everything that waits and is due."""
@@ -164,23 +170,43 @@ class Evicting:
                 self.counts["refused"] += 1
                 self._settle(victim, "spared", max(wait, SPARED_SECONDS))
                 _log.warning("pod %s is to go (%s) and may not: %s", pod.key, victim.item.reason, error)
+                if victim.item.strategy == killing.STRATEGY:
+                    await self._kill(client, victim, "a disruption budget refuses its eviction")
             else:
                 self._again(victim, max(wait, RETRY_SECONDS))
-        except errors.Unreachable as error:
-            self.counts["failed"] += 1
-            self._again(victim, RETRY_SECONDS)
-            _log.warning("eviction of %s: %s", pod.key, error)
         except errors.KubeError as error:
             self.counts["failed"] += 1
-            self._settle(victim, "spared", SPARED_SECONDS)
             _log.warning("eviction of %s: %s", pod.key, error)
+            if isinstance(error, errors.ApiError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                self._settle(victim, "spared", SPARED_SECONDS)
+            else:
+                self._again(victim, RETRY_SECONDS)
         else:
             self.counts["accepted"] += 1
             self._settle(victim, "going", STUCK_SECONDS)
             with self._lock:
                 self._settled.append(Outcome(victim.item, "written"))
             _log.warning("evicted %s: %s", pod.key, victim.item.reason)
-            await self._tell(client, victim)
+            await self._tell(client, victim, victim.item.reason)
+
+    async def kill_overdue(self, client: Client) -> None:
+        """Kill what was to go for memory and is still there, or at once where memory is about to run out."""
+        if self._last_resort is None:
+            return
+        now = self._clock.monotonic()
+        with self._lock:
+            victims = [one for one in self._victims.values() if one.state != "spared"]
+        for victim in victims:
+            why = self._last_resort.why_now(
+                victim.pod, victim.item.strategy, now - victim.taken_at, self._available_ratio
+            )
+            if why:
+                await self._kill(client, victim, why)
+
+    async def _kill(self, client: Client, victim: Victim, why: str) -> None:
+        if self._last_resort is not None and await self._last_resort.kill(victim.pod, why):
+            self.counts["killed"] += 1
+            await self._tell(client, victim, f"{victim.item.reason}; killed: {why}")
 
     def _settle(self, victim: Victim, state: State, seconds: float) -> None:
         with self._lock:
@@ -190,11 +216,11 @@ class Evicting:
         self._settle(victim, "waiting", seconds)
         self._queue.append(victim.pod.uid)
 
-    async def _tell(self, client: Client, victim: Victim) -> None:
+    async def _tell(self, client: Client, victim: Victim, text: str) -> None:
         """Write an Event on the pod; that it cannot be written changes nothing."""
         pod = victim.pod
         about = event.About(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        message = f"node {self._node}: {victim.item.reason}"
+        message = f"node {self._node}: {text}"
         try:
             await event.record(client, about, REASON, message, COMPONENT, self._clock.wall())
         except errors.KubeError as error:

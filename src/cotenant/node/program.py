@@ -22,10 +22,12 @@ from cotenant.node import (
     evicting,
     expiry,
     facts,
+    killing,
     metrics,
     nri,
     policy,
     reporting,
+    runtime,
     sending,
     shadow,
     starting,
@@ -74,6 +76,8 @@ class Settings:
     """Let the policy's eviction strategies ask the API server for evictions."""
     kata_root: pathlib.Path | None = pathlib.Path("/")
     """Where the host's ``/dev`` and ``/etc`` are, which say what Kata finds there; None: not looked at, so unknown."""
+    runtime: pathlib.Path | None = None
+    """The container runtime's socket: what has to go for memory and does not is killed there."""
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
@@ -90,7 +94,8 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
     )
     source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
     kept = policy.Policy(settings.name, settings.mode, follows_node=settings.follow_cluster)
-    evictions = evicting.Evicting(settings.name, clock) if settings.evict else None
+    last_resort = killing.Killing(runtime.Runtime(settings.runtime), clock) if settings.runtime is not None else None
+    evictions = evicting.Evicting(settings.name, clock, last_resort) if settings.evict else None
     writer = executor.Executor(root, evict=evictions)
     enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
     sender = _sender(settings) if settings.analyzer else None

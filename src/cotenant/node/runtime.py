@@ -11,14 +11,7 @@ import grpc
 from cotenant.api.v1 import cri_pb2, cri_pb2_grpc
 from cotenant.node import errors
 
-SOCKETS = ("run/containerd/containerd.sock", "run/crio/crio.sock", "var/run/cri-dockerd.sock")
-"""Where runtimes listen, relative to the root; ``--runtime`` says another place."""
 CALL_SECONDS = 5.0
-
-
-def find(root: pathlib.Path) -> pathlib.Path | None:
-    """Return the socket of this node's runtime, or None where none of the usual ones is there."""
-    return next((root / socket for socket in SOCKETS if (root / socket).is_socket()), None)
 
 
 class Runtime:
