@@ -1,5 +1,7 @@
+import asyncio
 import pathlib
 
+import msgspec
 import pytest
 
 from cotenant.kernel import enforcing, executor, paths
@@ -27,6 +29,7 @@ def parts(tmp_path: pathlib.Path) -> facts.Parts:
 
 
 def test_the_facts_follow_mode_policy_and_check(parts: facts.Parts) -> None:
+    parts.policy.take_node({"metadata": {}})
     telling = facts.Telling(parts)
     said = telling.current()
     assert said.mode == "observe"
@@ -65,3 +68,23 @@ def test_another_agent_is_named_unless_it_is_known_to_be_there(parts: facts.Part
     check = facts.Telling(parts, beside_others=True).current().check
     assert check is not None
     assert check.conflicts == []
+
+
+async def test_the_first_facts_wait_for_the_node_object(parts: facts.Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "MODE_SECONDS", 0.5)
+    monkeypatch.setattr(facts, "LOOK_SECONDS", 0.01)
+    told: list[bytes] = []
+    telling = asyncio.create_task(facts.Telling(parts).run(told.append))
+    await asyncio.sleep(0.05)
+    assert told == []
+    parts.policy.take_node({"metadata": {"labels": {"cotenant.io/mode": "enforce"}}})
+    async with asyncio.timeout(5):
+        while not told:
+            await asyncio.sleep(0.01)
+    telling.cancel()
+    await asyncio.gather(telling, return_exceptions=True)
+    assert [msgspec.json.decode(text)["mode"] for text in told] == ["enforce"]
+
+
+def test_a_mode_that_nobody_has_said_is_unknown(parts: facts.Parts) -> None:
+    assert facts.Telling(parts).current().mode is None

@@ -16,6 +16,9 @@ from cotenant.node.policy import Policy
 from cotenant.units.clock import Clock
 
 LOOK_SECONDS = 2.0
+MODE_SECONDS = 10.0
+"""How long the first facts may wait for the Node object, which says the mode."""
+MODE_LOOKS = 50
 CHECK_SECONDS = 60.0
 """How often the node is checked anew: agents come and go, features change with a mount or a sysctl."""
 FAILING_ROUNDS = 3
@@ -54,7 +57,11 @@ class Telling:
 
     async def run(self, tell: Callable[[bytes], None]) -> None:
         """Tell changes until cancelled."""
-        said = msgspec.json.encode(self.current())
+        for _ in range(MODE_LOOKS):  # a restart must not look like a change of mode
+            if self._parts.policy.mode_known:
+                break
+            await asyncio.sleep(MODE_SECONDS / MODE_LOOKS)
+        said = msgspec.json.encode(await asyncio.to_thread(self.current))
         tell(said)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -71,7 +78,7 @@ class Telling:
             self._checked_at = now
             self._look()
         return NodeFacts(
-            mode=parts.policy.mode,
+            mode=parts.policy.mode if parts.policy.mode_known else None,
             slo_revision=parts.policy.slo_revision,
             priority_interface=self._interface,
             kata=self._kata,

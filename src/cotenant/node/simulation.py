@@ -146,10 +146,15 @@ async def run(plan: Plan, seconds: float | None, client: Client | None = None) -
     With a client the nodes obey the labels of the cluster's Nodes of their names.
     """
     streams, labels = _Streams(plan), _Labels()
-    tasks = [asyncio.create_task(sender.run()) for sender in streams.senders]
-    if client is not None:
-        tasks.append(asyncio.create_task(Informer(client, NODES, Node, labels).run()))
+    tasks = []
     try:
+        if client is not None:
+            informer = Informer(client, NODES, Node, labels)
+            tasks.append(asyncio.create_task(informer.run()))
+            await informer.synced.wait()
+            for position, node in enumerate(streams.nodes):
+                streams.obey(position, labels.of(node.name))
+        tasks += [asyncio.create_task(sender.run()) for sender in streams.senders]
         await _stream(plan, streams, labels.of if client is not None else None, seconds)
     finally:
         for task in tasks:
@@ -171,7 +176,7 @@ async def _stream(
                 return
             if labels is not None:
                 streams.obey(position, labels(node.name))
-            sender.offer(node.sample(1000.0 + due - started, time.time()))
+            sender.offer(node.sample(due, time.time()))  # as on a node: the clock outlives who samples
 
 
 def _counts(senders: list[Sender]) -> dict[str, int]:

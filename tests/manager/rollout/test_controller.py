@@ -9,7 +9,7 @@ import msgspec
 import prometheus_client
 import pytest
 from tests.kube.conftest import status
-from tests.manager.conftest import EVENTS, NODES, REVISIONS, Cluster
+from tests.manager.conftest import EVENTS, NODES, REVISIONS, STATE, Cluster
 from tests.manager.waiting import until
 
 from cotenant.api import timestamp
@@ -48,8 +48,8 @@ class Fleet:
         while True:
             if self.alive:
                 self.report()
-            await asyncio.sleep(0.01)
-            self.cluster.clock.advance(1.0)
+            await asyncio.sleep(0.02)
+            self.cluster.clock.advance(3.0)
 
     def report(self) -> None:
         wall = self.cluster.clock.wall()
@@ -57,6 +57,7 @@ class Fleet:
         for name in list(self.api.objects[NODES]):
             facts = {
                 "mode": self.labels(name).get(MODE, "observe"),
+                "sloRevision": self.labels(name).get("cotenant.io/slo-revision", "7"),
                 "priorityInterface": "mainline-idle",
                 "check": {"irreversible": False},
                 "counts": {"startedAt": "s"},
@@ -97,7 +98,7 @@ class Fleet:
 
 @pytest.fixture
 async def fleet(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
-    monkeypatch.setattr(controller, "TICK_SECONDS", 0.005)
+    monkeypatch.setattr(controller, "TICK_SECONDS", 0.015)
     made = Fleet(cluster)
     running = asyncio.create_task(made.run())
     yield made
@@ -261,6 +262,42 @@ async def test_rules_reach_the_nodes_stage_by_stage_and_everybody_in_the_end(fle
     assert fleet.api.objects[RULES]["default"]["spec"] == spec
     assert set(fleet.api.objects[RULES]) == {"default"}
     assert not any("cotenant.io/rules-rollout" in fleet.labels(name) for name in NAMES)
+
+
+async def test_an_slo_revision_reaches_the_nodes_and_becomes_everybody_s(fleet: Fleet) -> None:
+    fleet.api.put(REVISIONS, "slo-config-8", revision=8)
+    fleet.api.put(STATE, "cotenant-slo-config", data={"active": "7"})
+    fleet.cluster.write_config({"cotenant.io/slo-changes": "staged"})
+    fleet.rollout(change={"nodeSLO": "8"})
+    async with fleet.cluster.running(Rollouts()):
+        await until(lambda: sum(fleet.labels(name).get("cotenant.io/slo-revision") == "8" for name in NAMES) == 1)
+        assert fleet.api.objects[STATE]["cotenant-slo-config"]["data"]["active"] == "7"
+        await until(lambda: fleet.phase() == "Completed", 20)
+    assert fleet.api.objects[STATE]["cotenant-slo-config"]["data"]["active"] == "8"
+    assert not any("cotenant.io/slo-revision" in fleet.labels(name) for name in NAMES), "no pin outlives the rollout"
+
+
+async def test_an_slo_revision_needs_staged_changes(fleet: Fleet) -> None:
+    fleet.api.put(REVISIONS, "slo-config-8", revision=8)
+    fleet.cluster.write_config()
+    fleet.rollout(change={"nodeSLO": "8"})
+    async with fleet.cluster.running(Rollouts()):
+        await until(lambda: fleet.phase() == "RolledBack")
+    assert "needs the annotation cotenant.io/slo-changes: staged" in fleet.status()["stopped"]["message"]
+
+
+async def test_a_rollout_that_is_edited_into_nonsense_rests(fleet: Fleet) -> None:
+    fleet.rollout()
+    async with fleet.cluster.running(Rollouts()):
+        await until(lambda: len(fleet.changed()) == 1)
+        fleet.edit(entry={"require": ["warp-drive"]})
+        await until(lambda: fleet.phase() == "Paused")
+        assert "no feature warp-drive" in fleet.status()["message"]
+        await asyncio.sleep(0.2)
+        assert len(fleet.changed()) == 1
+        fleet.edit(abort=True)
+        await until(lambda: fleet.phase() == "RolledBack")
+    assert fleet.changed() == []
 
 
 async def test_an_slo_revision_that_is_not_there_stops_before_any_node(fleet: Fleet) -> None:

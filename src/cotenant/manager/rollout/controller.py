@@ -150,11 +150,8 @@ class Term:
     async def _step(self, rollout: ColocationRollout) -> None:
         memory = self._memories.setdefault(rollout.metadata.uid, _Memory())
         wrong = entry.problems(rollout)
-        if wrong and rollout.status.phase == "Pending":
-            status = msgspec.structs.replace(
-                rollout.status, observed_generation=rollout.metadata.generation, message="; ".join(wrong)
-            )
-            await self._put_status(rollout, memory, status)
+        if wrong and not rollout.spec.abort and rollout.status.phase not in ("RollingBack", "Finishing"):
+            await self._put_status(rollout, memory, _resting(rollout, wrong))
             return
         known = rollout
         if memory.latest is not None and rollout.status == memory.written:
@@ -249,6 +246,16 @@ class Term:
 
 def _is_active(rollout: ColocationRollout) -> bool:
     return rollout.status.phase not in TERMINAL or rollout.spec.attempt > rollout.status.attempt
+
+
+def _resting(rollout: ColocationRollout, wrong: list[str]) -> Status:
+    """Return the status of a rollout that cannot go on as it is written."""
+    return msgspec.structs.replace(
+        rollout.status,
+        observed_generation=rollout.metadata.generation,
+        phase="Pending" if rollout.status.phase == "Pending" else "Paused",
+        message="; ".join(wrong),
+    )
 
 
 def _but_times(status: Status) -> Status:

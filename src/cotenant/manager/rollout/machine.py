@@ -17,7 +17,6 @@ from cotenant.api import timestamp
 from cotenant.api.rollout import (
     ColocationRollout,
     GateStatus,
-    LeftOut,
     OnStop,
     Phase,
     ServiceBefore,
@@ -26,13 +25,10 @@ from cotenant.api.rollout import (
     Stop,
     labels_of,
 )
-from cotenant.manager.rollout import entry, gates, membership
+from cotenant.manager.rollout import counting, entry, gates, membership
 from cotenant.manager.rollout.holding import Hold
 from cotenant.manager.rollout.view import NodeView
 from cotenant.model.latency import ServiceLatency
-
-MAX_LEFT_OUT = 20
-"""Nodes named in the status; there may be thousands."""
 
 Target = Literal["prepare", "promote", "discard"]
 
@@ -117,7 +113,7 @@ class _Machine:
             for node in self._nodes
             if node.name in self._stage_of and not self._held(node)
         }
-        self._stages = self._counted()
+        self._stages = counting.stages(rollout, self._nodes, self._stage_of, self._entries)
         self._gates = self._old.gates
         self._events: list[Event] = []
 
@@ -369,37 +365,6 @@ class _Machine:
         self._stages[index] = changed = msgspec.structs.replace(self._stages[index], **changes)
         return changed
 
-    def _counted(self) -> list[StageStatus]:
-        """Return the stages with their nodes counted anew; what they remember is the old status's, by name."""
-        before = {stage.name: stage for stage in self._old.stages}
-        kept = [before.get(stage.name, StageStatus(name=stage.name)) for stage in self._spec.stages]
-        counts = [dict.fromkeys(("nodes", "changed", "confirmed", "waiting", "refused", "overridden"), 0) for _ in kept]
-        for node in self._nodes:
-            index = self._stage_of.get(node.name)
-            if index is None:
-                continue
-            count = counts[index]
-            count["nodes"] += 1
-            if self._held(node):
-                count["overridden" if node.overridden else "changed"] += 1
-                count["confirmed"] += not node.overridden and node.confirmed is True
-            else:
-                verdict = self._entries[node.name]
-                count["refused"] += verdict.refused
-                count["waiting"] += not verdict.ready and not verdict.refused
-        return [msgspec.structs.replace(stage, **count) for stage, count in zip(kept, counts, strict=True)]
-
-    def _left_out(self) -> list[LeftOut]:
-        found = [
-            LeftOut(name=node.name, reason="changed by somebody else")
-            for node in self._nodes
-            if self._held(node) and node.overridden
-        ]
-        found += [
-            LeftOut(name=name, reason=verdict.reason) for name, verdict in self._entries.items() if not verdict.ready
-        ]
-        return sorted(found, key=lambda one: one.name)[:MAX_LEFT_OUT]
-
     def _result(
         self,
         phase: Phase,
@@ -427,7 +392,7 @@ class _Machine:
             summary=f"{changed}/{nodes}",
             stages=self._stages,
             gates=self._gates,
-            left_out=self._left_out(),
+            left_out=counting.left_out(self._uid, self._nodes, self._entries),
             stopped=stopped,
             conditions=self._old.conditions,
         )
