@@ -16,8 +16,7 @@ import typer.main
 from typer.core import TyperOption
 
 import cotenant
-from cotenant.cli import catalogue
-from cotenant.units import errors
+from cotenant.cli import catalogue, failures
 
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 """The class of every complaint about usage, which typer does not export by name."""
@@ -109,9 +108,6 @@ def run(words: Sequence[str]) -> int:
         _name_values(command)
         result = command(list(words), standalone_mode=False)
         _flush()
-    except errors.CotenantError as error:
-        typer.echo(f"cotenant: {error}", err=True)
-        return error.exit_status
     except UsageError as error:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "cotenant"
@@ -127,12 +123,6 @@ def run(words: Sequence[str]) -> int:
         if not isinstance(ending.__context__, BrokenPipeError):
             raise
         return _reader_gone()  # typer has caught it first, and would end with 1: "a check says no"
-    except OSError as error:  # a file, an address or a shortage that no command has words of its own for
-        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-        remedy = "; run as root, or name another place" if isinstance(error, PermissionError) else ""
-        typer.echo(f"cotenant: {place}{error.strerror or error}{remedy}", err=True)
-        return 2
-    except MemoryError:
-        typer.echo("cotenant: not enough memory: raise the limit of this process, or end something else", err=True)
-        return 2
+    except failures.FAILURES as error:
+        return failures.tell(error)
     return result if isinstance(result, int) else 0

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import sys
 from typing import Annotated, Any, get_args
 
 import typer
@@ -70,13 +69,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False,
 ) -> None:
     """Sample this node, send samples to the analyzer, and hold offline pods back as the NodeSLO says."""
-    import asyncio
-
-    from cotenant.cli import logs, periods, service_account
+    from cotenant.cli import handing_over, periods, service_account
     from cotenant.node import program
     from cotenant.node.kubelet import Settings
 
-    logs.to_stderr(as_json)
     name = name or os.environ.get("NODE_NAME", "")
     if not name:
         raise typer.BadParameter("give the Node's name, or set NODE_NAME", param_hint="--node")
@@ -118,7 +114,7 @@ def command(
         kata_root=pathlib.Path(kata_root) if kata_root else None,
         runtime=runtime,
     )
-    asyncio.run(program.run(settings, _say))
+    handing_over.become("cotenant.cli.node_process", settings, as_json)
 
 
 def _one_of(word: str, option: str) -> Any:
@@ -130,8 +126,3 @@ def _one_of(word: str, option: str) -> Any:
     if word not in known:
         raise typer.BadParameter(f"{word!r} is none of {', '.join(known)}", param_hint=f"--{option}")
     return word
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
