@@ -132,7 +132,7 @@ def _schema_of(value: Value) -> dict[str, Any]:
         return {**described, "type": "object", "additionalProperties": False, "properties": properties}
     found = {**described, **(_TYPES[value.rules["type"]] if "type" in value.rules else _type_of(value.default))}
     if "one of" in value.rules:
-        found["enum"] = value.rules["one of"].split(", ")
+        found["enum"] = [word.strip('"') for word in value.rules["one of"].split(", ")]
     if "pattern" in value.rules:
         found["pattern"] = value.rules["pattern"]
     for bound in ("minimum", "maximum"):

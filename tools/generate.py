@@ -17,6 +17,7 @@ import protobuf
 from cotenant.api import crd
 from cotenant.api.koordinator import kinds
 from cotenant.manager.webhook import registration
+from cotenant.scheduler import configuration
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -29,6 +30,14 @@ FILES |= {
     for kind in kinds.KINDS.values()
 }
 FILES["charts/cotenant/files/webhooks.yaml"] = registration.template
+FILES |= {
+    f"charts/cotenant/files/scheduler/{name}.yaml": functools.partial(render, address)
+    for name, render, address in (
+        ("kube-scheduler", configuration.kube_scheduler_by_labels, "127.0.0.1:8088"),
+        ("kube-scheduler-extender", configuration.kube_scheduler, "127.0.0.1:8088"),
+        ("volcano-extender", configuration.volcano, "EXTENDER_SERVICE"),
+    )
+}
 FILES["charts/cotenant/values.schema.json"] = chart_pages.schema
 FILES["docs/helm.md"] = chart_pages.page
 FILES["docs/signals.md"] = detection_pages.signals_page

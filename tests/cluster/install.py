@@ -25,6 +25,10 @@ CACHE = pathlib.Path(os.environ.get("COTENANT_CACHE") or pathlib.Path.home() / "
 TIMEOUT_SECONDS = 180
 
 
+REAL = {"cotenant.io/test-node": "real"}
+ON_THE_REAL_NODE = {"replicas": 1, "hostNetwork": True, "nodeSelector": REAL}
+
+
 def settings(**more: Any) -> dict[str, Any]:
     """Return the values that this cluster needs whatever the scenario: it has neither a Service network nor a DNS."""
     here = {
@@ -32,11 +36,14 @@ def settings(**more: Any) -> dict[str, Any]:
         "apiServer": {"host": "127.0.0.1", "port": cluster.API_PORT},
         "crds": {"keep": False},
         "node": {
-            "nodeSelector": {"cotenant.io/test-node": "real"},
+            "nodeSelector": REAL,
             "kubelet": {"address": "127.0.0.1", "port": node.KUBELET_PORT},
+            "kubeletPath": str(cluster.STATE / "kubelet"),
             "hostAliases": [{"ip": "127.0.0.1", "hostnames": [f"cotenant-analyzer.{NAMESPACE}.svc"]}],
         },
-        "analyzer": {"replicas": 1, "hostNetwork": True, "nodeSelector": {"cotenant.io/test-node": "real"}},
+        "analyzer": ON_THE_REAL_NODE,
+        "scheduler": ON_THE_REAL_NODE,
+        "manager": {**ON_THE_REAL_NODE, "webhook": {"url": "https://127.0.0.1:9443"}},
     }
     return merged(here, more)
 

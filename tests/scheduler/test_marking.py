@@ -153,6 +153,19 @@ async def test_applies_to(world: World, applies_to: str, avoid: set[str]) -> Non
     assert set(world.labels("n00")) == {"interference"} | avoid
 
 
+async def test_where_limits_are_for_nobody_kata_readiness_is_all_that_is_written(world: World) -> None:
+    world.server.put(
+        AT_CLASSES, "kata", handler="kata", scheduling={"nodeSelector": {"cotenant.io/kata-ready": "true"}}
+    )
+    world.nodes(2, status={"conditions": [{"type": "Ready", "status": "True"}]})
+    world.report("n00", "severe", ("psiIoSome",), nodeFacts={"kata": {"kvm": True, "vhostVsock": True}})
+    world.report("n01", "severe", ("psiIoSome",))
+    await world.settle(await world.leader(applies_to="none", taints="hard"), 2)
+    assert world.labels("n00") == {"kata-ready": "true"}  # a class that selects by it does not keep it from coming
+    assert world.labels("n01") == {}
+    assert not world.server.objects[AT_NODES]["n00"].get("spec", {}).get("taints")
+
+
 async def test_a_verdict_ends_with_its_report_or_with_the_analyzer(world: World) -> None:
     world.nodes(2)
     soon = timestamp.render(world.clock.wall() + 10)

@@ -67,3 +67,123 @@ cotenant-analyzer.{{ .Release.Namespace }}.svc
 true
 {{- end -}}
 {{- end }}
+
+{{/* What a pod's specification begins with, whichever component: (list . $values "name"). */}}
+{{- define "cotenant.pod" -}}
+{{- $ := index . 0 -}}
+{{- $values := index . 1 -}}
+serviceAccountName: cotenant-{{ index . 2 }}
+priorityClassName: {{ $values.priorityClassName }}
+terminationGracePeriodSeconds: 15
+{{- if $values.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{- with $.Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+nodeSelector:
+  {{- toYaml $values.nodeSelector | nindent 2 }}
+tolerations:
+  {{- toYaml $values.tolerations | nindent 2 }}
+securityContext:
+  seccompProfile: {type: RuntimeDefault}
+  fsGroup: 65532
+{{- end }}
+
+{{/* The probes of a program with /healthz: (list "port" "/readyz"). */}}
+{{- define "cotenant.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: {{ index . 0 }}}
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  httpGet: {path: {{ index . 1 }}, port: {{ index . 0 }}}
+  periodSeconds: 5
+livenessProbe:
+  httpGet: {path: /healthz, port: {{ index . 0 }}}
+  periodSeconds: 10
+  failureThreshold: 6
+  timeoutSeconds: 5
+{{- end }}
+
+{{/* A ServiceAccount with its role in the cluster and its role in our namespace: (list . "name" $clusterRules $rules). */}}
+{{- define "cotenant.account" -}}
+{{- $ := index . 0 -}}
+{{- $name := printf "cotenant-%s" (index . 1) -}}
+{{- $labels := include "cotenant.labels" (list $ (index . 1)) | fromYaml -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    {{- toYaml $labels | nindent 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- toYaml $labels | nindent 4 }}
+rules:
+{{ index . 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- toYaml $labels | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
+subjects:
+- {kind: ServiceAccount, name: {{ $name }}, namespace: {{ $.Release.Namespace }}}
+{{- with index . 3 }}
+---
+{{ include "cotenant.role" (list $ $name $.Release.Namespace $labels .) }}
+{{- end }}
+{{- end }}
+
+{{/* A role in a namespace, and who has it: (list . "name" "namespace" $labels $rules). The account has the role's name. */}}
+{{- define "cotenant.role" -}}
+{{- $ := index . 0 -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ index . 1 }}
+  namespace: {{ index . 2 }}
+  labels:
+    {{- toYaml (index . 3) | nindent 4 }}
+rules:
+{{ index . 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ index . 1 }}
+  namespace: {{ index . 2 }}
+  labels:
+    {{- toYaml (index . 3) | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ index . 1 }}}
+subjects:
+- {kind: ServiceAccount, name: {{ index . 1 }}, namespace: {{ $.Release.Namespace }}}
+{{- end }}
+
+{{/* The authority of the analyzer's certificate, and a token that is good for the analyzer and for nobody else. */}}
+{{- define "cotenant.analyzerVolumes" -}}
+- name: analyzer-ca
+  {{- if .Values.analyzer.tls.existingSecret }}
+  secret:
+    secretName: {{ .Values.analyzer.tls.existingSecret }}
+    items: [{key: ca.crt, path: ca.crt}]
+  {{- else }}
+  configMap: {name: cotenant-analyzer-ca}
+  {{- end }}
+- name: token
+  projected:
+    sources:
+    - serviceAccountToken: {audience: cotenant-analyzer, path: token, expirationSeconds: 3600}
+{{- end }}

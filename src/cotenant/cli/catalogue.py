@@ -42,6 +42,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("overcommit", "overcommit", "Cluster", "Say what a node offers to batch and mid work, term by term."),
     Command("rollout", "rollout", "Cluster", "Show staged rollouts; pause, resume and abort them."),
     Command("crd", "crd", "Cluster", "Print or install the kinds of cotenant: reports, rules, rollouts."),
+    Command("uninstall", "uninstall", "Cluster", "End an installation: what nodes gave back, and marks off all nodes."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),
     Command("replay", "replay", "Tools", "Evaluate recorded samples: one line for each, the same every time."),
     Command("config", "config", "Tools", "Check, explain and roll back the rules of detection."),

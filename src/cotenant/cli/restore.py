@@ -1,5 +1,7 @@
 """``cotenant restore``: everything back as it was before cotenant wrote."""
 
+import pathlib
+
 import typer
 
 from cotenant.cli import printing, roots
@@ -10,6 +12,9 @@ LEFT_STATUS = 3
 
 def command(
     root: str = roots.OPTION,
+    message: pathlib.Path | None = typer.Option(
+        None, metavar="FILE", help="Write a short message there, for Kubernetes; what is left is told and no failure."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object."),
 ) -> int:
     """Put back everything that was written, and list what the kernel or its present owner does not let be put back."""
@@ -18,16 +23,23 @@ def command(
         printing.print_json(result)
     else:
         _print(result)
+    if message is not None:
+        from cotenant.manager import leaving
+
+        message.write_bytes(leaving.message_of(len(result.restored), len(left_of(result)), result.pods_to_recreate))
+        return 0
     return 0 if result.complete else LEFT_STATUS
+
+
+def left_of(result: undo.Restoration) -> list[undo.Left]:
+    """Return everything that is not as it was."""
+    return [*result.irreversible, *result.stale, *result.foreign, *result.failed]
 
 
 def _print(result: undo.Restoration) -> None:
     rows = [(entry.path, entry.found or "-", entry.original or "-") for entry in result.restored]
     printing.print_table(("restored", "was", "is"), rows, "Nothing to restore.")
-    left = [
-        (entry.path, entry.found or "-", entry.reason, entry.remedy)
-        for entry in [*result.irreversible, *result.stale, *result.foreign, *result.failed]
-    ]
+    left = [(entry.path, entry.found or "-", entry.reason, entry.remedy) for entry in left_of(result)]
     if left:
         printing.print_table(("left as it is", "holds", "because", "remedy"), left, "")
     if result.pods_to_recreate:

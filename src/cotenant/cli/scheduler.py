@@ -33,7 +33,8 @@ def serve(
     ] = None,
     preset: Annotated[Literal["default", "mco"], typer.Option(help="How levels become scores.")] = "default",
     applies_to: Annotated[
-        Literal["all", "online", "offline"], typer.Option(help="The pods that hard limits and scores are for.")
+        Literal["all", "online", "offline", "none"],
+        typer.Option(help="The pods that hard limits and scores are for; none: Kata readiness alone."),
     ] = "all",
     volcano_weight: Annotated[
         float | None, typer.Option(min=0, help="Points for Volcano between worst and best: 100 times this.")

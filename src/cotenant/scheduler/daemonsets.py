@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api import marks
-from cotenant.kube.client import Client, Resource
-
-DAEMON_SETS = Resource("apps", "v1", "daemonsets", namespaced=True)
+from cotenant.kube.client import DAEMON_SETS, Client
 
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]]) -> bool:

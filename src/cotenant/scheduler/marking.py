@@ -55,6 +55,7 @@ class Settings:
     taints: Taints = "off"
     """``soft`` asks schedulers to prefer other nodes, ``hard`` forbids new pods, those of DaemonSets too."""
     applies_to: AppliesTo = "all"
+    """``none``: nothing but what Kata needs."""
     max_excluded_fraction: float = 0.05
     pool_label: str = "cotenant.io/pool"
     """Nodes with the same value of this label are one pool; those without it are one, too."""
@@ -162,7 +163,8 @@ class Marker:
     def _due(self, nodes: dict[str, Node], now: float) -> list[tuple[Node, Marks, NodeCondition | None, bool]]:
         """Return what to write: nodes to keep pods away from first, then those to let pods in again, then the rest."""
         wall, table = self._clock.wall(), self._source.table
-        rows = {name: None if self.switched_off else table.known(name, wall) for name in nodes}
+        silent = self.switched_off or self._settings.applies_to == "none"
+        rows = {name: None if silent else table.known(name, wall) for name in nodes}
         plan = self._plan(nodes, rows, now)
         classes = (table.runtime_classes or {}).values()
         due: list[tuple[tuple[float, ...], tuple[Node, Marks, NodeCondition | None, bool]]] = []

@@ -30,4 +30,6 @@ def is_offline(pod: Pod) -> bool:
 
 def is_in_scope(pod: Pod, applies_to: AppliesTo) -> bool:
     """Tell whether hard limits and scores are for this pod."""
-    return applies_to == "all" or is_offline(pod) == (applies_to == "offline")
+    if applies_to in ("all", "none"):
+        return applies_to == "all"
+    return is_offline(pod) == (applies_to == "offline")

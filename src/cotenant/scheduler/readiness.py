@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from cotenant.api import timestamp
-from cotenant.api.marks import CONDITION
-from cotenant.api.objects import Node, NodeCondition, RuntimeClass
+from cotenant.api.marks import CONDITION, KATA_LABEL
+from cotenant.api.objects import Node, NodeCondition, RuntimeClass, RuntimeClassScheduling
 from cotenant.api.reading import Row
 from cotenant.scheduler import kata
 
@@ -32,7 +34,8 @@ def condition_of(
             return None
         return _settled(held, "Unknown", "NoReport", "no report of this node holds that says anything of Kata", now)
     classes = sorted(
-        (one for one in runtime_classes if kata.is_kata_handler(one.handler)), key=lambda one: one.metadata.name
+        (_without_our_label(one) for one in runtime_classes if kata.is_kata_handler(one.handler)),
+        key=lambda one: one.metadata.name,
     )
     faults = [kata.fault_of(one, node, row) for one in classes] or [kata.fault_of(None, node, row)]
     able = [one.metadata.name for one, fault in zip(classes, faults, strict=False) if fault is None]
@@ -42,6 +45,15 @@ def condition_of(
     fault = faults[0] or ""
     reason = next((word for text, word in _REASONS.items() if fault.startswith(text)), "NotReady")
     return _settled(held, "False", reason, fault, now)
+
+
+def _without_our_label(one: RuntimeClass) -> RuntimeClass:
+    """Return the class without a demand for the label that says what is worked out here: it would never come true."""
+    selector = (one.scheduling.node_selector if one.scheduling else None) or {}
+    if KATA_LABEL not in selector:
+        return one
+    others = {key: value for key, value in selector.items() if key != KATA_LABEL}
+    return msgspec.structs.replace(one, scheduling=RuntimeClassScheduling(node_selector=others or None))
 
 
 def _settled(held: NodeCondition | None, status: str, reason: str, message: str, now: float) -> NodeCondition:

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 Preset = Literal["default", "mco"]
-AppliesTo = Literal["all", "online", "offline"]
+AppliesTo = Literal["all", "online", "offline", "none"]
 
 VOLCANO_WEIGHT: dict[Preset, float] = {"default": 0.3, "mco": 1.0}
 
@@ -20,4 +20,5 @@ class Rules:
     """Volcano adds scores raw. Its own differ by a few points from pod to pod, so 100 points between a calm and a
     disturbed node would pile every pod on the calm one."""
     applies_to: AppliesTo = "all"
-    """Which pods hard limits and scores are for. Kata readiness is for every pod that asks for Kata."""
+    """Which pods hard limits and scores are for. Kata readiness is for every pod that asks for Kata, and with
+    ``none`` all there is."""

@@ -31,6 +31,8 @@ def hard_reason(row: Row) -> str:
 
 def out_of_scope(rules: Rules) -> str:
     """Return why a pod has neither hard limits nor scores."""
+    if rules.applies_to == "none":
+        return "hard limits and scores are for no pods"
     return f"hard limits and scores are for {rules.applies_to} pods only"
 
 
