@@ -110,7 +110,9 @@ def offline(kubeconfig: pathlib.Path) -> Iterator[pathlib.Path]:
         pytest.skip("the files looked at here are those of cgroup v1, where the real node of a test runs today")
     objects.install_node_slos()
     objects.set_node_slo(node.NAME, SLO)
-    made = cluster.request("POST", PODS, objects.pod("upgraded", "real", labels={QOS: "BE"}))["metadata"]
+    made = cluster.request(
+        "POST", PODS, objects.pod("upgraded", "real", labels={QOS: "BE", "cotenant.io/workload-type": "scan"})
+    )["metadata"]
     try:
         wait_for(lambda: objects.phase("upgraded") == "Running", 90)
         yield CPU / f"kubepods/besteffort/pod{made['uid']}"
@@ -155,6 +157,7 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
         running.callback(manager.stop)
         with agent(tmp_path, own_run):
             wait_for(lambda: pipeline.report().get("nodeFacts", {}).get("mode") == "observe", 60, "the agent's facts")
+            wait_for(lambda: pipeline.report()["nodeFacts"].get("workloadTypes") == ["scan"], 60, "what it hosts")
             assert held() == (False, False)
             spec = {
                 "change": {"mode": "enforce"},

@@ -14,7 +14,7 @@ from tests.manager.waiting import until
 
 from cotenant.api import timestamp
 from cotenant.api.rollout import HOLD_ANNOTATION
-from cotenant.manager.rollout import controller
+from cotenant.manager.rollout import controller, machine
 from cotenant.manager.rollout.controller import Rollouts
 
 ROLLOUTS = "apis/cotenant.io/v1alpha1/colocationrollouts"
@@ -210,6 +210,19 @@ async def test_conflicts_on_nodes_are_tried_again(fleet: Fleet) -> None:
     fleet.rollout()
     async with fleet.cluster.running(Rollouts()):
         await until(lambda: fleet.phase() == "Completed", 20)
+
+
+async def test_a_tick_that_breaks_does_not_end_the_manager(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.rollout()
+    decide = machine.step
+    monkeypatch.setattr(machine, "step", lambda *_: 1 / 0)
+    async with fleet.cluster.running(Rollouts()):
+        await until(lambda: "cotenant_rollout_broken_ticks_total 3.0" in metrics(fleet))
+        monkeypatch.setattr(machine, "step", decide)
+        await until(lambda: len(fleet.changed()) == 1)
+    assert len([record for record in caplog.records if "tick broke" in record.message]) == 1
 
 
 async def test_a_rollout_that_cannot_be_meant_says_so(fleet: Fleet) -> None:

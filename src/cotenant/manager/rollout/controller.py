@@ -71,7 +71,10 @@ class Rollouts:
         async with asyncio.TaskGroup() as tasks:
             following: asyncio.Task[None] | None = None
             while True:
-                await term.tick()
+                try:
+                    await term.tick()
+                except Exception as error:  # noqa: BLE001 - the outermost loop: one odd object must not end the manager
+                    term.failed_unexpectedly(error)
                 if following is None and term.active:  # nothing is followed in a cluster without rollouts
                     following = tasks.create_task(term.seeing.run())
                 await asyncio.sleep(TICK_SECONDS)
@@ -92,6 +95,7 @@ class Term:
         self._sweep_at = float("-inf")
         self.malformed = 0
         self.failures = 0
+        self.broken = 0
 
     @property
     def active(self) -> bool:
@@ -126,6 +130,14 @@ class Term:
                 self._failed(f"rollout {rollout.metadata.name}: {error}")
                 self._memories[rollout.metadata.uid].watched_at = None
         await self._let_go(uids, self.seeing.held())
+
+    def failed_unexpectedly(self, error: Exception) -> None:
+        """Count a tick that broke, and log some of them; what was not watched does not count."""
+        self.broken += 1
+        for memory in self._memories.values():
+            memory.watched_at = None
+        if self.broken in (1, 10, 100) or self.broken % 1000 == 0:
+            _log.error("tick broke (%d so far)", self.broken, exc_info=error)
 
     def _failed(self, text: str) -> None:
         self.failures += 1

@@ -18,6 +18,7 @@ class Told(Protocol):
     writer: NodeWriter
     malformed: int
     failures: int
+    broken: int
 
 
 class RolloutCollector(registry.Collector):
@@ -53,4 +54,5 @@ class RolloutCollector(registry.Collector):
         yield counter("cotenant_rollout_node_conflicts", "Repeated: others wrote first.", value=counts.conflicts)
         failures = counts.failures + told.failures
         yield counter("cotenant_rollout_failures", "Requests that failed.", value=failures)
+        yield counter("cotenant_rollout_broken_ticks", "Ticks that broke; see the log.", value=told.broken)
         yield counter("cotenant_rollout_malformed", "Rollouts that could not be read.", value=told.malformed)
