@@ -117,7 +117,7 @@ def test_templates_are_listed_and_one_is_shown_beside_the_preset(
         "apiVersion: cotenant.io/v1alpha1\nkind: StrategyTemplates\ntemplates: {ledger: {qosClass: LSR}, web: null}\n"
     )
     assert app.run(["config", "templates", "ledger", "--json", "--file", str(own)]) == 0
-    assert json.loads(capsys.readouterr().out)["qos_class"] == "LSR"
+    assert json.loads(capsys.readouterr().out)["templates"]["ledger"]["qosClass"] == "LSR"
     own.write_text(own.read_text().replace("LSR", "LSD"))
     assert app.run(["config", "templates", "--file", str(own)]) == 2
     assert "own.yaml:3: templates.ledger.qosClass: 'LSD' is not one of LSE, LSR, LS, BE" in capsys.readouterr().err

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +97,11 @@ def test_a_user_s_file_adds_types_and_replaces_one_whole() -> None:
     assert found["redis"] == templates.Template(name="redis", qos_class="LSR")
     assert found["games"].weights == {"cpuContention": 1}
     assert found["search"] == templates.bundled()["search"]
+
+
+def test_what_is_printed_can_be_read_again() -> None:
+    printed = json.dumps(templates.document(templates.bundled()))
+    assert templates.parse(printed, "printed") == templates.bundled()
 
 
 @pytest.mark.parametrize(

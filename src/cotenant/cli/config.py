@@ -118,7 +118,7 @@ def templates(
     if name is not None and name not in found:
         raise typer.BadParameter(f"no type {name!r}; there are {', '.join(sorted(found))}")
     if as_json:
-        printing.print_json(found[name] if name is not None else [found[one] for one in sorted(found)])
+        printing.print_json(known.document(found if name is None else {name: found[name]}))
     elif name is not None:
         templates_table.print_one(found[name])
     else:

@@ -10,7 +10,7 @@ import functools
 import importlib.resources
 import types
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import yaml
 
@@ -94,6 +94,24 @@ def parse(text: str, file: str) -> Templates:
     if reader.problems:
         raise errors.BadRules(reader.problems)
     return types.MappingProxyType(found)
+
+
+def document(known: Templates) -> dict[str, Any]:
+    """Return templates in the form of a file, which can be parsed again."""
+    return {
+        "apiVersion": rules.API_VERSION,
+        "kind": KIND,
+        "templates": {
+            name: {
+                "description": one.description,
+                **({"qosClass": one.qos_class} if one.qos_class is not None else {}),
+                **({"affinity": one.affinity} if one.affinity is not None else {}),
+                "weights": dict(one.weights),
+                "thresholds": {signal: dataclasses.asdict(points) for signal, points in one.thresholds.items()},
+            }
+            for name, one in sorted(known.items())
+        },
+    }
 
 
 def applied(source: rules.Rules, templates: Templates, hosted: Iterable[str]) -> rules.Rules:
