@@ -97,3 +97,28 @@ async def test_what_has_ended_takes_no_order(
     assert await run("rollout", "abort", "r", "--kubeconfig", kubeconfig) == 1
     assert "has come to its end" in capsys.readouterr().err
     assert await run("rollout", "status", "other", "--kubeconfig", kubeconfig) == 2
+
+
+async def test_plan_says_who_would_be_changed_and_applies_nothing(
+    kubeconfig: str, api: ApiServer, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    for number in range(4):
+        facts = {"mode": "observe", "priorityInterface": "mainline-idle", "check": {"irreversible": False}}
+        status = {"expiresAt": "2999-01-01T00:00:00Z", "bucket": "none", "interferenceLevel": 0, "nodeFacts": facts}
+        api.put("api/v1/nodes", f"n{number}")
+        api.put("apis/cotenant.io/v1alpha1/nodeinterferencereports", f"n{number}", status=status)
+    api.put("api/v1/nodes", "silent")
+    file = tmp_path / "rollout.yaml"
+    file.write_text(yaml.safe_dump({"metadata": {"name": "new"}, "spec": SPEC}))
+    assert await run("rollout", "plan", str(file), "--kubeconfig", kubeconfig) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "canary 1 1 mainline-idle" in shown
+    assert "silent no report that holds" in shown
+    api.remove("api/v1/nodes", "silent")
+    assert await run("rollout", "plan", str(file), "--json", "--kubeconfig", kubeconfig) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert [len(stage["nodes"]) for stage in planned["stages"]] == [1, 3]
+    assert all(method == "GET" for method, _, _ in api.requests)
+    file.write_text("spec: {change: {mode: enforec}, stages: []}")
+    assert await run("rollout", "plan", str(file), "--kubeconfig", kubeconfig) == 2
+    assert "enforec" in capsys.readouterr().err

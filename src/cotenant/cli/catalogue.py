@@ -40,7 +40,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("manager", "manager", "Cluster", "Keep what nodes and pods get in step with what operators wrote."),
     Command("overcommit", "overcommit", "Cluster", "Say what a node offers to batch and mid work, term by term."),
-    Command("rollout", "rollout", "Cluster", "Show staged rollouts; pause, resume and abort them."),
+    Command("rollout", "rollout", "Cluster", "Plan and show staged rollouts; pause, resume and abort them."),
     Command("crd", "crd", "Cluster", "Print or install the kinds of cotenant: reports, rules, rollouts."),
     Command("uninstall", "uninstall", "Cluster", "End an installation: what nodes gave back, and marks off all nodes."),
     Command("record", "record", "Tools", "Append samples to a file, for replay."),

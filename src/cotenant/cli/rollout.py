@@ -11,6 +11,7 @@ from cotenant.units import errors
 if TYPE_CHECKING:
     from cotenant.api.rollout import ColocationRollout, StageStatus
     from cotenant.kube.client import Client
+    from cotenant.manager.rollout.planning import Plan
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -57,6 +58,46 @@ def status(
         printing.print_json(found)
     else:
         _print(found)
+
+
+@app.command()
+def plan(
+    file: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="A ColocationRollout, YAML or JSON.")],
+    kubeconfig: Kubeconfig = None,
+    as_json: Json = False,
+) -> None:
+    """Say which nodes each stage would change, and who would be left out and why; nothing is applied.
+
+    Exit 1: a stage could not be filled, or the file cannot be meant.
+    """
+    import msgspec
+
+    from cotenant.api.rollout import ColocationRollout
+    from cotenant.cli import inputs, printing
+    from cotenant.manager.rollout import planning
+    from cotenant.units.malformed import MALFORMED
+
+    try:
+        wanted = msgspec.convert(inputs.read_object(file), ColocationRollout)
+    except MALFORMED as error:
+        raise inputs.BadInput(f"{file}: {error}") from None
+
+    async def work(client: "Client") -> planning.Plan:
+        from cotenant.api.rollout import TERMINAL
+        from cotenant.manager.rollout import seeing
+        from cotenant.units.clock import SystemClock
+
+        views = await seeing.look(client, SystemClock())
+        others = {one.metadata.uid for one in await _list(client) if one.status.phase not in TERMINAL}
+        return planning.plan(wanted, views, frozenset(others))
+
+    found = _ask(kubeconfig, work)
+    if as_json:
+        printing.print_json(found)
+    else:
+        _print_plan(found)
+    if not found.good:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -120,13 +161,10 @@ async def _get(client: "Client", name: str) -> "ColocationRollout":
 
 
 async def _list(client: "Client") -> list["ColocationRollout"]:
-    import msgspec
-
     from cotenant.api.rollout import ColocationRollout
     from cotenant.kube.client import ROLLOUTS
 
-    page = await client.page(ROLLOUTS)
-    return [msgspec.json.decode(item, type=ColocationRollout) for item in page.items]
+    return [one async for one in client.every(ROLLOUTS, ColocationRollout)]
 
 
 def _ask(kubeconfig: pathlib.Path | None, question: Callable[["Client"], Awaitable[Any]]) -> Any:
@@ -177,6 +215,30 @@ def _print(found: "ColocationRollout") -> None:
     if state.left_out:
         typer.echo()
         printing.print_table(["LEFT OUT", "WHY"], [(one.name, one.reason) for one in state.left_out], "")
+
+
+def _print_plan(found: "Plan") -> None:
+    from cotenant.cli import printing
+
+    for problem in found.problems:
+        typer.echo(f"cotenant: {problem}", err=True)
+    rows = [
+        (
+            stage.name,
+            str(len(stage.nodes)),
+            ", ".join(f"{count} {name}" for name, count in sorted(stage.interfaces.items())),
+            str(stage.refused + stage.waiting),
+            stage.obstacle or "may go on",
+            ", ".join(stage.nodes[:3]) + (" …" if len(stage.nodes) > 3 else ""),
+        )
+        for stage in found.stages
+    ]
+    printing.print_table(["STAGE", "NODES", "INTERFACES", "LEFT OUT", "VERDICT", "FIRST"], rows, "There are no stages.")
+    if found.left_out:
+        typer.echo()
+        printing.print_table(["LEFT OUT", "WHY"], [(one.name, one.reason) for one in found.left_out], "")
+    if found.unreached:
+        typer.echo(f"\n{found.unreached} nodes are in no stage.")
 
 
 def _state_of(stage: "StageStatus", current: str | None) -> str:

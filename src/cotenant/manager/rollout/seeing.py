@@ -44,6 +44,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 class Report(msgspec.Struct, frozen=True):
     """A report, as far as a rollout reads it."""
 
+    metadata: _Meta = _Meta()
     status: _Status = _Status()
 
 
@@ -74,8 +75,10 @@ class Nodes:
 class Reports:
     """All reports, the summary of all nodes apart."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, trusted: bool = False) -> None:
+        """``trusted``: a report that has not expired counts; for a single look, which sees nothing move."""
         self._clock = clock
+        self._trusted = trusted
         self.objects: dict[str, Report] = {}
         self._summary: dict[str, ClusterNode] = {}
         self._summed_at: str | None = None
@@ -84,6 +87,8 @@ class Reports:
     @property
     def alive(self) -> bool:
         """Whether an analyzer leads, as far as can be seen."""
+        if self._trusted:
+            return True
         return self._moved_at is not None and self._clock.monotonic() - self._moved_at <= SILENCE_SECONDS
 
     def replaced(self, objects: dict[str, Report]) -> None:
@@ -146,21 +151,22 @@ class Seeing:
 
     def views(self) -> list[NodeView]:
         """Return every node as it is seen now."""
-        return [self._view(name, node) for name, node in self._nodes.objects.items()]
+        return [_view(name, node, self._reports) for name, node in self._nodes.objects.items()]
 
-    def _view(self, name: str, node: Node) -> NodeView:
-        hold, damaged = _hold(node)
-        facts, newest = self._reports.of(name)
-        return NodeView(
-            name=name,
-            labels=node.metadata.labels or {},
-            hold=hold,
-            damaged=damaged,
-            interface=facts.priority_interface if facts is not None else None,
-            facts=facts,
-            heard=newest.heard,
-            level=newest.level if newest.heard else None,
-        )
+
+def _view(name: str, node: Node, reports: Reports) -> NodeView:
+    hold, damaged = _hold(node)
+    facts, newest = reports.of(name)
+    return NodeView(
+        name=name,
+        labels=node.metadata.labels or {},
+        hold=hold,
+        damaged=damaged,
+        interface=facts.priority_interface if facts is not None else None,
+        facts=facts,
+        heard=newest.heard,
+        level=newest.level if newest.heard else None,
+    )
 
 
 async def holds(client: Client) -> list[tuple[str, Hold]]:
@@ -168,18 +174,20 @@ async def holds(client: Client) -> list[tuple[str, Hold]]:
 
     :raises KubeError: if they cannot be listed.
     """
-    found: list[tuple[str, Hold]] = []
-    next_page: str | None = None
-    while True:
-        page = await client.page(NODES, limit=500, continue_=next_page)
-        for item in page.items:
-            node = msgspec.json.decode(item, type=Node)
-            hold, _ = _hold(node)
-            if hold is not None:
-                found.append((node.metadata.name, hold))
-        next_page = page.next_page or None
-        if next_page is None:
-            return found
+    nodes = [node async for node in client.every(NODES, Node)]
+    found = ((node.metadata.name, _hold(node)[0]) for node in nodes)
+    return [(name, hold) for name, hold in found if hold is not None]
+
+
+async def look(client: Client, clock: Clock) -> list[NodeView]:
+    """Return every node as it is seen at a single look; a report counts until it expires.
+
+    :raises KubeError: if nodes or reports cannot be listed.
+    """
+    reports = Reports(clock, trusted=True)
+    async for report in client.every(REPORTS, Report):
+        reports.put(report.metadata.name, report)
+    return [_view(node.metadata.name, node, reports) async for node in client.every(NODES, Node)]
 
 
 def _hold(node: Node) -> tuple[Hold | None, bool]:
