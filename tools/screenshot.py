@@ -1,7 +1,8 @@
 """Write docs/images: the page of this machine, under some noise that this script makes and ends.
 
-An online group of one busy task, and offline work of four times as many tasks as CPUs: CPU contention, on real
-numbers. As root with the cpu controller the two are groups of their own; else the page shows the machine alone.
+An online group of one busy task and a small service whose latency is read, and offline work of four times as many tasks
+as CPUs: CPU contention, on real numbers. As root with the cpu controller the two are groups of their own; else the page
+shows the machine alone.
 """
 
 import argparse
@@ -60,10 +61,22 @@ def loops(count: int, seconds: int, files: list[pathlib.Path]) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def up(data: str) -> Iterator[str]:
+def served(log: pathlib.Path, files: list[pathlib.Path]) -> Iterator[None]:
+    """Serve a small page from within a group and ask for it again and again; its access log gets each duration."""
+    script = pathlib.Path(__file__).with_name("served.py")
+    running = subprocess.Popen([sys.executable, str(script), str(log), *map(str, files)])
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.wait()
+
+
+@contextlib.contextmanager
+def up(data: str, log: pathlib.Path) -> Iterator[str]:
     """Yield the address of a running ``cotenant up``."""
     command = [sys.executable, "-m", "cotenant", "up", "--port", "0", "--data", data, "--match", "cotenant-shop/*=LS"]
-    command += ["--match", "cotenant-batch/*=BE"]
+    command += ["--match", "cotenant-batch/*=BE", "--latency-log", f"shop={log}:rt={{seconds}}$"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
@@ -87,7 +100,11 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         shop = stack.enter_context(group("cotenant-shop/web"))
         batch = stack.enter_context(group("cotenant-batch/build"))
-        address = stack.enter_context(up(stack.enter_context(tempfile.TemporaryDirectory())))
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        log = pathlib.Path(data, "access.log")
+        log.touch()
+        stack.enter_context(served(log, shop))
+        address = stack.enter_context(up(data, log))
         stack.enter_context(loops(1, 300, shop))
         tab = stack.enter_context(chromium.running())
         time.sleep(arguments.calm_seconds)
