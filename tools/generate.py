@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 
 import chart_pages
+import dashboards
 import detection_pages
 import kernel_pages
 import policy_pages
@@ -48,6 +49,7 @@ FILES["docs/kernels.md"] = kernel_pages.kernels_page
 FILES["docs/strategies.md"] = policy_pages.strategies_page
 FILES["docs/nodeslo.md"] = policy_pages.nodeslo_page
 FILES.update(protobuf.files())
+FILES.update(dashboards.files())
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ async def test_the_number_of_series_is_bounded(client, feed) -> None:  # type: i
     found = values((await client.get("/metrics")).text)
     assert len(found) <= metrics.SERIES_LIMIT
     assert found["cotenant_cgroups"] == 1000
-    assert "cotenant_cgroup_cpu_used_ratio[('cgroup', 'g999'), ('class', 'online')]" in found
+    assert "cotenant_cgroup_cpu_used_ratio[('cgroup', 'g999'), ('name', ''), ('class', 'online')]" in found
 
 
 def test_groups_with_a_class_come_first() -> None:

@@ -201,6 +201,7 @@ class _Paging:
         host = self._listening.getsockname()[0]
         self.url = f"{serving.url_of(self._listening)}/"
         metrics = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=metrics)
         metrics.register(AnalyzerCollector(fleet, receiver, writer, leads))
         hosts = AllowedHosts(host, frozenset(name.lower() for name in settings.page_names))
         told = services.Services(settings.latency, clock) if settings.latency else None

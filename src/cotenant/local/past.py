@@ -18,7 +18,7 @@ from cotenant.latency import prometheus
 from cotenant.local import database, history, recording
 from cotenant.model import latency, sample, series
 from cotenant.units.malformed import MALFORMED
-from cotenant.web import metrics
+from cotenant.web import sample_metrics
 
 STEP_SECONDS = 15.0
 CHUNK_SECONDS = 7200.0
@@ -133,7 +133,7 @@ def of_prometheus(
     by_node: dict[str, dict[float, dict[str, float]]] = {}
     for name in dict.fromkeys([*signals, "block.completions"]):
         group, _, field = name.rpartition(".")
-        metric, _, scale = metrics.metric_of(f"cotenant_{group.replace('.', '_')}", field, 1.0)
+        metric, _, scale = sample_metrics.metric_of(f"cotenant_{group.replace('.', '_')}", field, 1.0)
         for stretch in _asked(server, metric, until, seconds):
             node = by_node.setdefault(stretch.labels.get("instance", ""), {})
             for at, value in stretch.points:

@@ -79,6 +79,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             context = controller.Context(
                 client=client, clock=clock, namespace=settings.namespace, settings=settings.parts
             )
+            prometheus_client.ProcessCollector(registry=context.metrics)
             manager = Manager(context, CONTROLLERS, SERVERS)
             started(serving.url_of(listener))
 

@@ -20,8 +20,11 @@ from cotenant.node.reporting import Reporter
 from cotenant.node.sending import Sender
 from cotenant.node.shadow import Shadow
 from cotenant.node.topology_writing import TopologyWriter
+from cotenant.web import sample_metrics
 
 LISTEN = "127.0.0.1:7072"
+PODS_LIMIT = 50
+"""Pods with series of their own (13 each): the busiest, online and offline ones first; about 100 are the node's."""
 
 
 class AgentCollector(registry.Collector):
@@ -85,6 +88,11 @@ class AgentCollector(registry.Collector):
             }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)
+        if self._agent.newest is not None:
+            pods = [group for group in self._agent.newest.cgroups if group.name and group.name.count("/") == 1]
+            yield from sample_metrics.of_sample(self._agent.newest, sample_metrics.busiest(pods, PODS_LIMIT))
+        if self._agent.evaluation is not None:
+            yield from sample_metrics.of_evaluation(self._agent.evaluation)
         if self._agent.shadow is not None:
             yield from _shadow(self._agent.shadow)
         if self._agent.evicting is not None:
@@ -138,6 +146,7 @@ def serve(
     :raises BadSettings: if the address cannot be listened on.
     """
     own = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=own)
     for collector in collectors:
         own.register(collector)
 

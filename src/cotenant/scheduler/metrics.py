@@ -14,6 +14,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
+        prometheus_client.ProcessCollector(registry=self.registry)
         self.requests = prometheus_client.Counter(
             "cotenant_scheduler_requests", "Requests answered, by verb and HTTP status.", ["verb", "code"],
             registry=self.registry,

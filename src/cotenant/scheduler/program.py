@@ -86,6 +86,7 @@ def _writing(settings: Settings, wanted: marking.Settings, identity: str) -> Wor
     async def work(earlier: int) -> None:
         clock, registry = SystemClock(), prometheus_client.CollectorRegistry()
         if settings.verdict_metrics:
+            prometheus_client.ProcessCollector(registry=registry)
             host, port = web_serving.split_address(settings.verdict_metrics, "--verdict-metrics")
             prometheus_client.start_http_server(port, host, registry=registry)
         async with Client(load_configuration(settings.kubeconfig), "cotenant-scheduler") as client:

@@ -2,73 +2,29 @@
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     InfoMetricFamily,
     Metric,
-    StateSetMetricFamily,
 )
 from prometheus_client.openmetrics import exposition as openmetrics
 
 import cotenant
 from cotenant.model.latency import ServiceLatency
-from cotenant.model.sample import Cgroup, Device
 from cotenant.model.series import time_ms_of
-from cotenant.model.wording import title_of
-from cotenant.web import ledger
+from cotenant.web import ledger, sample_metrics
 from cotenant.web.feed import Feed, Moment
 from cotenant.web.protection import metrics_of as protection_metrics_of
+from cotenant.web.sample_metrics import busiest
 from cotenant.web.stream import Broadcast
 
 CGROUPS_LIMIT = 100
 """Groups with series of their own: the busiest. ``cotenant_cgroups`` says how many there are."""
-
-DEVICES_LIMIT = 32
 SERIES_LIMIT = 2700
 """The stated bound on series: about 100 of the node, 12 of a device, 13 of a group, 8 of a service, 7 of an offline
 group."""
-
-GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
-BUCKETS = ("none", "low", "medium", "high", "severe", "unknown")
-
-
-def metric_of(prefix: str, field: str, value: float) -> tuple[str, str, float]:
-    """Return the name, the unit and the value of a field in Prometheus' base units."""
-    if field.endswith("_usec"):
-        return f"{prefix}_{field.removesuffix('_usec')}_seconds", "seconds", value / 1e6
-    if field.endswith("_bytes_per_sec"):
-        return f"{prefix}_{field.removesuffix('_per_sec')}_per_second", "", value
-    if field.endswith("_per_sec"):
-        return f"{prefix}_{field.removesuffix('_per_sec')}_per_second", "", value
-    if field.endswith("_ratio"):
-        return f"{prefix}_{field}", "ratio", value
-    if field.endswith("_bytes"):
-        return f"{prefix}_{field}", "bytes", value
-    return f"{prefix}_{field}", "", value
-
-
-def numbers_of(struct: msgspec.Struct, prefix: str) -> Iterator[tuple[str, str, float]]:
-    """Yield (prefix, field, value) of every known number of a struct, nested structs included."""
-    for field in struct.__struct_fields__:
-        value = getattr(struct, field)
-        if isinstance(value, msgspec.Struct):
-            yield from numbers_of(value, f"{prefix}_{field}")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            yield prefix, field, float(value)
-
-
-def busiest(cgroups: list[Cgroup], limit: int) -> list[Cgroup]:
-    """Return up to ``limit`` groups: those with a class first, then by what they use or wait for."""
-
-    def weight(cgroup: Cgroup) -> tuple[bool, float]:
-        use = (cgroup.cpu_used_ratio or 0.0) + max((value for _, _, value in numbers_of(cgroup.psi, "")), default=0.0)
-        io = (cgroup.read_bytes_per_sec or 0.0) + (cgroup.write_bytes_per_sec or 0.0)
-        return cgroup.class_ in ("online", "offline"), use + io / 1e9 + (cgroup.memory_bytes or 0) / 1e13
-
-    return sorted(cgroups, key=weight, reverse=True)[:limit]
 
 
 class SampleCollector:
@@ -97,91 +53,14 @@ class SampleCollector:
             yield GaugeMetricFamily(
                 "cotenant_sample_age_seconds", "Age of the newest sample.", value=age, unit="seconds"
             )
-        yield from _node(moment)
-        yield from _devices(moment.sample.block.devices)
-        yield from _cgroups(moment.sample.cgroups)
-        yield from _judgement(moment)
+        yield from sample_metrics.of_sample(moment.sample, busiest(moment.sample.cgroups, CGROUPS_LIMIT))
+        yield from sample_metrics.of_evaluation(moment.evaluation)
         yield from _self(moment)
         yield from latency_metrics(moment.latencies)
         if moment.enforcement is not None:
             yield from protection_metrics_of(moment.enforcement)
             now = time_ms_of(moment.sample.time) / 1000
             yield from ledger.metrics_of(moment.enforcement.ledger.session, "group", now)
-
-
-def _node(moment: Moment) -> Iterator[Metric]:
-    for group in GROUPS:
-        for prefix, field, value in numbers_of(getattr(moment.sample, group), f"cotenant_{group}"):
-            name, unit, scaled = metric_of(prefix, field, value)
-            yield GaugeMetricFamily(
-                name, f"{title_of(f'{group}.{field}')}, in the last period.", value=scaled, unit=unit
-            )
-    missing = GaugeMetricFamily(
-        "cotenant_signal_missing", "1 for each unknown signal or group.", labels=("signal", "reason")
-    )
-    for signal, reason in sorted(moment.sample.missing.items())[:200]:
-        missing.add_metric([signal, reason], 1)
-    yield missing
-
-
-def _devices(devices: dict[str, Device]) -> Iterator[Metric]:
-    families: dict[str, GaugeMetricFamily] = {}
-    for device, values in sorted(devices.items())[:DEVICES_LIMIT]:
-        for prefix, field, value in numbers_of(values, "cotenant_block_device"):
-            name, unit, scaled = metric_of(prefix, field, value)
-            family = families.get(name)
-            if family is None:
-                text = f"{title_of(f'device.{field}')} of one disk, in the last period."
-                family = families[name] = GaugeMetricFamily(name, text, labels=("device", "kind"), unit=unit)
-            family.add_metric([device, values.kind or ""], scaled)
-    yield from families.values()
-
-
-def _cgroups(cgroups: list[Cgroup]) -> Iterator[Metric]:
-    yield GaugeMetricFamily("cotenant_cgroups", "Groups seen, shown here or not.", value=len(cgroups))
-    families: dict[str, GaugeMetricFamily] = {}
-    for cgroup in busiest(cgroups, CGROUPS_LIMIT):
-        for prefix, field, value in numbers_of(cgroup, "cotenant_cgroup"):
-            name, unit, scaled = metric_of(prefix, field, value)
-            family = families.get(name)
-            if family is None:
-                text = f"{title_of(f'cgroup.{field}')} of one group, in the last period."
-                family = families[name] = GaugeMetricFamily(name, text, labels=("cgroup", "class"), unit=unit)
-            family.add_metric([cgroup.path, cgroup.class_ or ""], scaled)
-    yield from families.values()
-
-
-def _judgement(moment: Moment) -> Iterator[Metric]:
-    evaluation = moment.evaluation
-    if evaluation.interference_level is not None:
-        text = "How much the node interferes with its online work, 0 to 1."
-        yield GaugeMetricFamily("cotenant_interference_level", text, value=evaluation.interference_level)
-    yield GaugeMetricFamily(
-        "cotenant_coverage_ratio", "Share of the rules' weight that is known.", value=evaluation.coverage, unit="ratio"
-    )
-    bucket = StateSetMetricFamily(
-        "cotenant_interference_bucket", "The level in words.", value={b: b == evaluation.bucket for b in BUCKETS}
-    )
-    yield bucket
-    triggered = GaugeMetricFamily(
-        "cotenant_detection_triggered", "1 while the detection is triggered.", labels=("detection",)
-    )
-    index = GaugeMetricFamily("cotenant_detection_index", "Normalised interference, 0 to 1.", labels=("detection",))
-    threshold = GaugeMetricFamily(
-        "cotenant_signal_index", "Index of one signal, 0 to 1.", labels=("detection", "signal")
-    )
-    for name, detection in evaluation.detections.items():
-        if detection.triggered is not None:
-            triggered.add_metric([name], float(detection.triggered))
-        if detection.index is not None:
-            index.add_metric([name], detection.index)
-        for signal, state in detection.signals.items():
-            if state.index is not None:
-                threshold.add_metric([name, signal], state.index)
-    hard = GaugeMetricFamily("cotenant_hard_limit", "1 for each hard limit in force.", labels=("limit",))
-    for limit in evaluation.hard:
-        hard.add_metric([limit], 1)
-    yield from (triggered, index, threshold, hard)
 
 
 def latency_metrics(latencies: Iterable[ServiceLatency]) -> Iterator[Metric]:

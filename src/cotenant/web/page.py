@@ -15,8 +15,8 @@ from cotenant.model.missing import EXPLANATIONS, PASSING_REASONS, reason_of
 from cotenant.model.sample import Cgroup, MissingReason
 from cotenant.web import ledger, protection
 from cotenant.web.feed import Moment
-from cotenant.web.metrics import busiest
 from cotenant.web.panels import PANELS, Panel, latency_panels
+from cotenant.web.sample_metrics import busiest
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
