@@ -25,19 +25,19 @@ class WebhookRegistrar:
         """Keep them so until cancelled."""
         if not context.settings.webhook.listen:
             return
-        self._store = Store(context.client, context.namespace, context.settings.webhook.secret)
+        store = Store(context.client, context.namespace, context.settings.webhook.secret)
         look_seconds = settings.look_seconds(context.settings.webhook)
         while True:
             try:
-                settled = await self._round(context)
+                settled = await self._round(context, store)
             except errors.KubeError as error:
                 settled = False
                 _log.warning("webhook: %s", error)
             await asyncio.sleep(look_seconds if settled else min(look_seconds, SOON_SECONDS))
 
-    async def _round(self, context: Context) -> bool:
+    async def _round(self, context: Context, store: Store) -> bool:
         """Do what there is to do; return whether there was nothing."""
-        held = await self._store.read()
+        held = await store.read()
         material = held.material if held is not None else None
         published = True
         if material is not None:
@@ -52,7 +52,7 @@ class WebhookRegistrar:
         )
         if renewed is None:
             return published
-        await self._store.write(renewed, held)
+        await store.write(renewed, held)
         return False
 
     async def _publish(self, context: Context, material: Material) -> bool:
