@@ -161,12 +161,13 @@ def test_profiles_and_configuration_are_checked_when_they_are_written(webhook: p
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "koordinator-system"}}
         cluster.request("POST", NAMESPACES, body)
     path = f"{NAMESPACES}/koordinator-system/configmaps"
+    text = '{"clusterStrategy": {"cpuSuppressThresholdPercent": 160}}'
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "slo-controller-config"},
-              "data": {"colocation-config": '{"cpuReclaimThresholdPercent": 160}'}}  # fmt: skip
+              "data": {"resource-threshold-config": text}}  # fmt: skip
     objects.delete(f"{path}/slo-controller-config")
     with pytest.raises(urllib.error.HTTPError) as caught:
         cluster.request("POST", f"{path}?dryRun=All", config)
-    assert "cpuReclaimThresholdPercent" in caught.value.msg
+    assert "cpuSuppressThresholdPercent is 160: not within 0..100" in caught.value.msg
     config["metadata"]["name"] = "another"
     cluster.request("POST", f"{path}?dryRun=All", config)
 
@@ -188,8 +189,12 @@ _AMOUNTS = st.fixed_dictionaries(
 @st.composite
 def _containers(draw: st.DrawFn) -> dict[str, Any]:
     container: dict[str, Any] = {"name": draw(_NAMES), "image": "busybox"}
-    sides = draw(st.sampled_from([(), ("limits",), ("requests",), ("requests", "limits")]))
     amounts = draw(_AMOUNTS)
+    whole = {"example.com/device", "hugepages-2Mi"} & amounts.keys()  # these are asked for and limited alike
+    if "hugepages-2Mi" in whole and not {"cpu", "memory"} & amounts.keys():
+        amounts["cpu"] = "1"
+    every = [("requests", "limits")] if whole else [(), ("limits",), ("requests",), ("requests", "limits")]
+    sides = draw(st.sampled_from(every))
     container["resources"] = {side: dict(amounts) for side in sides}
     if draw(st.booleans()):
         reference = {"resource": draw(st.sampled_from(["limits.cpu", "requests.memory"]))}
@@ -207,7 +212,9 @@ def _pods(draw: st.DrawFn) -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": every[:count]}
     if every[count:]:
         spec["initContainers"] = [
-            {**container, **draw(st.sampled_from([{}, {"restartPolicy": "Always"}]))} for container in every[count:]
+            {**container, **draw(st.sampled_from([{}, {"restartPolicy": "Always"}]))}
+            for container in every[count:]
+            if "resizePolicy" not in container
         ]
     terms = draw(
         st.lists(st.sampled_from([{}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]), max_size=2)
@@ -216,7 +223,7 @@ def _pods(draw: st.DrawFn) -> dict[str, Any]:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         spec["affinity"] = {"nodeAffinity": required}
     for field, values in (
-        ("priorityClassName", ["koord-prod", "koord-mid", "system-node-critical"]),
+        ("priorityClassName", ["koord-prod", "koord-mid", "koord-free"]),
         ("schedulerName", ["volcano"]),
         ("preemptionPolicy", ["PreemptLowerPriority"]),
         ("nodeName", ["kwok-0"]),
@@ -226,7 +233,7 @@ def _pods(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans()):
             spec[field] = draw(st.sampled_from(values))
     labels = draw(
-        st.dictionaries(st.sampled_from(["app", "team", "x.example/y"]), st.sampled_from(["", "a", "w" * 58]))
+        st.dictionaries(st.sampled_from(["app", "team", "x.example/y"]), st.sampled_from(["a", "b-c", "w" * 55]))
     )
     name = draw(st.sampled_from([{"name": "fuzz"}, {"generateName": "fuzz-"}]))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**name, "labels": labels}, "spec": spec}
@@ -235,7 +242,7 @@ def _pods(draw: st.DrawFn) -> dict[str, Any]:
 def test_whatever_a_server_takes_it_takes_after_us_or_we_say_why_not(webhook: pathlib.Path) -> None:
     taken = refused = rejected = 0
 
-    @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(_pods())
     def check(pod: dict[str, Any]) -> None:
         nonlocal taken, refused, rejected
