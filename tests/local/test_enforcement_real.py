@@ -189,6 +189,37 @@ def test_a_steady_state_makes_no_writes(host: Host) -> None:
     loop.restore()
 
 
+def cpu_seconds(host: Host, group: str) -> float:
+    """Return the CPU time that the kernel says a group has had."""
+    cpuacct = host.root.hierarchy("cpuacct")
+    if cpuacct is not None and cpuacct.version == 1:
+        return int(host.file("cpuacct", group, "cpuacct.usage").read_text()) / 1e9
+    text = host.file("cpu", group, "cpu.stat").read_text()
+    return int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
+
+
+def test_the_ledger_agrees_with_the_kernels_own_account(host: Host) -> None:
+    """One task a CPU, held to a part of them: what it got and what the quota kept from it are both measured."""
+    cpus = os.cpu_count() or 1
+    command = f"i=0; while [ $i -lt {cpus} ]; do sh -c 'while :; do :; done' & i=$((i + 1)); done; wait"
+    be = host.run("BE", "sh", "-c", command)
+    loop = enforcement.Enforcement(host.root, enforcement.Settings())
+    for _ in range(3):
+        loop.round(host.tick())
+    before, first = loop.state().ledger.accounts[be], cpu_seconds(host, be)
+    started = time.monotonic()
+    for _ in range(6):
+        loop.round(host.tick())
+    seconds, got = time.monotonic() - started, cpu_seconds(host, be) - first
+    spent = loop.state().ledger.accounts[be].less(before)
+    loop.restore()
+    assert spent.delivered_core_seconds == pytest.approx(got, rel=0.2)
+    assert spent.suppressed_core_seconds > 0.2
+    assert spent.asked_core_seconds == pytest.approx(spent.delivered_core_seconds + spent.suppressed_core_seconds)
+    assert spent.asked_core_seconds <= cpus * seconds * 1.15
+    assert spent.measured_seconds == pytest.approx(seconds, rel=0.2)
+
+
 def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.Enforcement:
     """Run the loop until the victim has recovered; return it."""
     settings = enforcement.Settings(isolation=Parameters(look_seconds=4, steps_max=8))

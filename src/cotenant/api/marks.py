@@ -1,5 +1,6 @@
 """What cotenant writes on a Node: labels, an annotation, an opt-in taint and a condition; how they look, and how they
-are taken off. The scheduler writes them; the node's own agent takes them off when nobody else does.
+are taken off. The scheduler writes them; the node's own agent takes them off when nobody else does. And the annotations
+by which pods and Services say where their latency is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,12 @@ VERDICT_LABELS = (INTERFERENCE_LABEL, AVOID_ONLINE_LABEL, AVOID_OFFLINE_LABEL)
 LABELS = (*VERDICT_LABELS, KATA_LABEL)
 HARD_ANNOTATION = "cotenant.io/hard-limits"
 """The hard limits in force, on every node that has one: their end changes the node, which wakes pods kept from it."""
+LATENCY_METRIC_ANNOTATION = "cotenant.io/latency-metric"
+"""On a pod or a Service: the histogram of how long requests took."""
+LATENCY_SERVICE_ANNOTATION = "cotenant.io/latency-service"
+"""What a pod's service is called; else its ``app.kubernetes.io/name`` or ``app``, else its owner."""
+LATENCY_PORT_ANNOTATIONS = ("cotenant.io/latency-port", "prometheus.io/port")
+LATENCY_PATH_ANNOTATIONS = ("cotenant.io/latency-path", "prometheus.io/path")
 TAINT_KEY = "cotenant.io/interference"
 TAINT_VALUE = "excluded"
 CONDITION = "KataReady"

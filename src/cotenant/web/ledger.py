@@ -104,6 +104,8 @@ def number_text(core_seconds: float) -> str:
 
 def hours_text(core_seconds: float) -> str:
     """Return core-seconds in the unit that people think in."""
+    if core_seconds < 60:
+        return f"{core_seconds:.0f} core-seconds"
     if core_seconds < 3600:
         return f"{core_seconds / 60:.1f} core-minutes"
     return f"{core_seconds / 3600:,.1f} core-hours"

@@ -10,14 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from cotenant.api import marks
 from cotenant.api.exposition import BadSelector, Selector
 from cotenant.api.objects import ObjectMeta
 
-METRIC_ANNOTATION = "cotenant.io/latency-metric"
-SERVICE_ANNOTATION = "cotenant.io/latency-service"
-"""What a pod's service is called; else its ``app.kubernetes.io/name`` or ``app``, else its owner."""
-PORT_ANNOTATIONS = ("cotenant.io/latency-port", "prometheus.io/port")
-PATH_ANNOTATIONS = ("cotenant.io/latency-path", "prometheus.io/path")
 NAME_LABELS = ("app.kubernetes.io/name", "app")
 HASH_LABEL = "pod-template-hash"
 PODS_LIMIT = 20
@@ -43,7 +39,7 @@ class PodObject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def annotated(self) -> bool:
-        return METRIC_ANNOTATION in (self.metadata.annotations or {})
+        return marks.LATENCY_METRIC_ANNOTATION in (self.metadata.annotations or {})
 
 
 class _ServiceSpec(msgspec.Struct, frozen=True):
@@ -58,7 +54,7 @@ class ServiceObject(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def annotated(self) -> bool:
-        return METRIC_ANNOTATION in (self.metadata.annotations or {})
+        return marks.LATENCY_METRIC_ANNOTATION in (self.metadata.annotations or {})
 
     @property
     def selector(self) -> str:
@@ -92,15 +88,15 @@ def _target(service: str, pod: PodObject, said: Mapping[str, str]) -> Target | s
     if pod.status.phase != "Running" or not pod.status.pod_ip:
         return None
     try:
-        metric = Selector.parse(said.get(METRIC_ANNOTATION, ""))
+        metric = Selector.parse(said.get(marks.LATENCY_METRIC_ANNOTATION, ""))
     except BadSelector as error:
-        return f"annotation {METRIC_ANNOTATION}: {error}"
-    port = next((said[name] for name in PORT_ANNOTATIONS if name in said), "")
+        return f"annotation {marks.LATENCY_METRIC_ANNOTATION}: {error}"
+    port = next((said[name] for name in marks.LATENCY_PORT_ANNOTATIONS if name in said), "")
     if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        return f"annotation {PORT_ANNOTATIONS[0]}: {port[:20]!r} is no port"
-    path = next((said[name] for name in PATH_ANNOTATIONS if name in said), "/metrics")
+        return f"annotation {marks.LATENCY_PORT_ANNOTATIONS[0]}: {port[:20]!r} is no port"
+    path = next((said[name] for name in marks.LATENCY_PATH_ANNOTATIONS if name in said), "/metrics")
     if not path.startswith("/") or len(path) > 200 or any(ord(character) <= 32 for character in path):
-        return f"annotation {PATH_ANNOTATIONS[0]}: {path[:40]!r} is no path"
+        return f"annotation {marks.LATENCY_PATH_ANNOTATIONS[0]}: {path[:40]!r} is no path"
     address = f"[{pod.status.pod_ip}]" if ":" in pod.status.pod_ip else pod.status.pod_ip
     return Target(service, pod.metadata.uid, pod.spec.node_name, f"http://{address}:{port}{path}", metric)
 
@@ -108,7 +104,9 @@ def _target(service: str, pod: PodObject, said: Mapping[str, str]) -> Target | s
 def _service_of(pod: PodObject) -> str:
     metadata = pod.metadata
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    named = annotations.get(SERVICE_ANNOTATION) or next((labels[name] for name in NAME_LABELS if labels.get(name)), "")
+    named = annotations.get(marks.LATENCY_SERVICE_ANNOTATION) or next(
+        (labels[name] for name in NAME_LABELS if labels.get(name)), ""
+    )
     owner = next((one.name for one in metadata.owner_references or ()), metadata.name)
     return f"{metadata.namespace}/{named or owner.removesuffix('-' + labels.get(HASH_LABEL, ''))}"
 
