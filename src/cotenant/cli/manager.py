@@ -161,6 +161,36 @@ def _outcome(applied: tuple[str, ...], refused: tuple[str, ...]) -> str:
 
 
 @app.command()
+def render(
+    files: Annotated[
+        list[pathlib.Path],
+        typer.Argument(help="The ConfigMap slo-controller-config; Nodes, else one without labels."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what nodes would get of a ConfigMap in files; no cluster needed. Exit 1: part of it cannot be used."""
+    import msgspec
+    import yaml
+
+    from cotenant.cli import printing
+    from cotenant.manager.slo import offline
+    from cotenant.scheduler.source import read_objects
+
+    found = offline.render((str(path), value) for path in files for value in read_objects(path))
+    if json:
+        printing.print_json(msgspec.to_builtins(found))
+    else:
+        for key, places in found.unknown.items():
+            typer.echo(f"{key}: nobody knows {', '.join(places)}", err=True)
+        for text in found.wrong.values():
+            typer.echo(f"refused: {text}", err=True)
+        documents = [yaml.safe_dump(msgspec.to_builtins(one), sort_keys=False) for one in found.nodes]
+        typer.echo("---\n".join(documents), nl=False)
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
 def unmutated(
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the manager is.")] = "cotenant-system",
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
