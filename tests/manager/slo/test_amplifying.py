@@ -68,3 +68,26 @@ async def test_a_node_whose_cpus_nobody_describes_keeps_what_it_has_and_is_named
             return " ".join(one["message"] for one in conditions if one["type"] == "cpu-normalization-config")
 
         await until(lambda: "n1: no ratio, its NodeResourceTopology has no cpu-basic-info" in message())
+
+
+async def test_the_webhook_is_asked_and_the_machine_s_own_amounts_are_given_back(cluster: Cluster) -> None:
+    """No webhook answers here: the API server is made to ask now and then, and a test plays the answer."""
+    raw = "node.koordinator.sh/raw-allocatable"
+    cluster.write_config(resource_amplification='{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}')
+    cluster.api.put(NODES, "n1", metadata={"uid": "u"}, status={"allocatable": {"cpu": "4", "memory": "1Gi"}})
+
+    def asked() -> int:
+        return sum(path == f"{NODES}/n1/status" for _, path, _ in cluster.api.requests)
+
+    async with cluster.running(SloConfigFollower(), AmplificationController()):
+        await until(lambda: asked() == 1)
+        now = cluster.clock.monotonic()
+        await until(lambda: cluster.clock.monotonic() > now + 10)
+        assert asked() == 1  # no storm while nobody answers
+        node = cluster.objects(NODES)["n1"]
+        metadata = {**node["metadata"], "annotations": {**annotations(cluster), raw: '{"cpu":"4"}'}}
+        cluster.api.put(NODES, "n1", metadata=metadata, status={"allocatable": {"cpu": "6", "memory": "1Gi"}})
+        cluster.write_config()
+        await until(lambda: cluster.objects(NODES)["n1"]["status"]["allocatable"]["cpu"] == "4")
+        assert annotations(cluster) == {}
+        assert asked() == 2

@@ -59,6 +59,17 @@ def test_another_ratio_counts_from_what_it_was() -> None:
     assert allocatable(node_status.amplified(changed, first)) == {"cpu": "8", "memory": "9448928052", "pods": "110"}
 
 
+def test_whether_a_node_shows_what_it_should() -> None:
+    found = node_status.amplified(node(), node(cpu="3"))
+    notes = found["metadata"]["annotations"]
+    assert node_status.is_amplified(notes, {**allocatable(found), "cpu": "6000m"})
+    assert not node_status.is_amplified(notes, allocatable(node()))
+    assert not node_status.is_amplified(node()["metadata"]["annotations"], allocatable(node()))
+    assert node_status.is_amplified({RATIO: '{"cpu":"much"}', RAW: '{"cpu":"4"}'}, {"cpu": "4"})
+    assert node_status.raw_of(notes) == {"cpu": "4", "memory": "8Gi"}
+    assert node_status.raw_of({}) == {}
+
+
 def test_without_a_ratio_that_can_be_read_nothing_changes() -> None:
     for ratio in (None, "{}", "{", '{"cpu":"much"}'):
         assert node_status.amplified(node(ratio=ratio), None) == node(ratio=ratio)

@@ -20,9 +20,12 @@ from cotenant.manager.controller import FIELD_MANAGER, Context
 from cotenant.manager.overcommit.names import NORMALIZATION_ANNOTATION, RAW_ALLOCATABLE_ANNOTATION
 from cotenant.manager.reconciling import Reconciler, Write
 from cotenant.manager.slo import nodes, ratios
+from cotenant.manager.webhook import node_status
 
 LOOK_SECONDS = 0.2
 NOTE_SECONDS = 10.0
+NUDGE_SECONDS = 30.0
+"""How often the API server is made to ask the webhook about a node whose amounts are not multiplied."""
 
 
 class Described(msgspec.Struct, kw_only=True):
@@ -55,6 +58,7 @@ class Keeper:
         self._slo = context.slo
         self._version = 0
         self._unknown: dict[str, str] = {}
+        self._nudged_at: dict[str, float] = {}
         budget = Budget(context.clock, 10.0, 10.0)
         self.reconciler = Reconciler(AmplificationController.name, self.due, context.clock, budget)
         self.nodes = nodes.Held(self.reconciler.seen)
@@ -70,6 +74,7 @@ class Keeper:
             if self._clock.monotonic() - noted_at >= NOTE_SECONDS:
                 noted_at = self._clock.monotonic()
                 self._note()
+                self.reconciler.touch_all(self.nodes.objects)
             await asyncio.sleep(LOOK_SECONDS)
 
     def due(self, name: str) -> Write | None:
@@ -102,10 +107,38 @@ class Keeper:
         if wanted is None and RAW_ALLOCATABLE_ANNOTATION in held:
             changes[RAW_ALLOCATABLE_ANNOTATION] = None
         mark = None if wanted is None else "true"
-        if not changes and labels.get(AMPLIFIED_LABEL) == mark:
+        metadata = None
+        if changes or labels.get(AMPLIFIED_LABEL) != mark:
+            metadata = {"annotations": changes, "labels": {AMPLIFIED_LABEL: mark}}
+        status = self._status(node, wanted)
+        return None if metadata is None and status is None else lambda: self._write(name, metadata, status)
+
+    def _status(self, node: Node, wanted: str | None) -> dict[str, Any] | None:
+        """Return what is to be written into a node's status, or None where nothing is.
+
+        Where the ratio is gone, the raw amounts; where the webhook has not multiplied them yet, an empty patch, which
+        makes the API server ask it: a kubelet that has nothing new to say writes each five minutes only.
+        """
+        name, held = node.metadata.name, node.metadata.annotations or {}
+        if wanted is None:
+            self._nudged_at.pop(name, None)
+            raw = node_status.raw_of(held)
+            return {"allocatable": raw} if raw else None
+        now = self._clock.monotonic()
+        is_settled = node_status.is_amplified(held, node.status.allocatable or {})
+        is_marked = ratios.same_amplification(held.get(AMPLIFICATION_ANNOTATION), wanted)
+        if is_settled or not is_marked or now < self._nudged_at.get(name, -NUDGE_SECONDS) + NUDGE_SECONDS:
             return None
-        patch = {"metadata": {"annotations": changes, "labels": {AMPLIFIED_LABEL: mark}}}
-        return lambda: self._client.patch(NODES, name, patch, field_manager=FIELD_MANAGER)
+        self._nudged_at[name] = now
+        return {}
+
+    async def _write(self, name: str, metadata: dict[str, Any] | None, status: dict[str, Any] | None) -> None:
+        """Write annotations first: with the ratio still there, the webhook would multiply what is given back."""
+        if metadata is not None:
+            await self._client.patch(NODES, name, {"metadata": metadata}, field_manager=FIELD_MANAGER)
+        if status is not None:
+            body = {"status": status}
+            await self._client.patch(NODES, name, body, subresource="status", field_manager=FIELD_MANAGER)
 
     def _note(self) -> None:
         """Say in the conditions on which nodes normalization is asked for and cannot be had, by reason."""

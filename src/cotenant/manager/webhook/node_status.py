@@ -35,7 +35,7 @@ def amplified(node: Object, before: Object | None) -> dict[str, Any]:
         return dict(node)
     was = (before or {}).get("status") or {}
     told, had, has = was.get("allocatable") or {}, was.get("capacity") or {}, status.get("capacity") or {}
-    kept = _map((metadata.get("annotations") or {}).get(RAW_ALLOCATABLE_ANNOTATION))
+    kept = raw_of(metadata.get("annotations") or {})
     raw = {
         name: kept[name] if name in kept and (amount, has.get(name)) == (told.get(name), had.get(name)) else amount
         for name, amount in allocatable.items()
@@ -52,6 +52,24 @@ def amplified(node: Object, before: Object | None) -> dict[str, Any]:
         "metadata": {**metadata, "annotations": annotations},
         "status": {**status, "allocatable": {**allocatable, **shown}},
     }
+
+
+def raw_of(annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return what an amplified node has in truth; empty where the annotation does not say."""
+    return _map(annotations.get(RAW_ALLOCATABLE_ANNOTATION))
+
+
+def is_amplified(annotations: Mapping[str, str], allocatable: Mapping[str, Any]) -> bool:
+    """Return whether a node shows what its ratios make of its raw amounts."""
+    ratios, raw = _map(annotations.get(AMPLIFICATION_ANNOTATION)), raw_of(annotations)
+    named = [name for name in AMPLIFIED if name in ratios and name in allocatable]
+    if any(name not in raw for name in named):
+        return False
+    try:
+        wanted = {name: times(raw[name], exact(ratios[name]), name) for name in named}
+        return all(quantity.parse(allocatable[name]) == quantity.parse(amount) for name, amount in wanted.items())
+    except (ValueError, quantity.BadQuantity):
+        return True  # nobody can read it: nothing would come of asking
 
 
 def times(amount: str | int | float, ratio: Fraction, name: str) -> str | int | float:
