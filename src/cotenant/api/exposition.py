@@ -7,12 +7,13 @@ stay apart by their labels, because each is a counter of its own that may appear
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-
-from google.protobuf.message import DecodeError
+from typing import TYPE_CHECKING
 
 from cotenant.api import errors
-from cotenant.api.v1 import exposition_pb2 as wire
 from cotenant.units.quantile import BadHistogram, Classic, Counts, Native
+
+if TYPE_CHECKING:
+    from cotenant.api.v1 import exposition_pb2 as wire
 
 PROTOBUF_TYPE = "application/vnd.google.protobuf"
 ACCEPT = (
@@ -207,6 +208,11 @@ def _spread(spans: Sequence[tuple[int, int]], deltas: Sequence[float], absolute:
 
 
 def _of_protobuf(body: bytes, selector: Selector) -> Series:
+    # Imported here: one host that reads an access log needs none of it.
+    from google.protobuf.message import DecodeError
+
+    from cotenant.api.v1 import exposition_pb2 as wire
+
     found: Series = {}
     wanted = selector.metric.encode()
     for message in _messages(body):
@@ -246,7 +252,7 @@ def _messages(body: bytes) -> Iterator[bytes]:
         at += length
 
 
-def _counts_of(histogram: wire.ExposedHistogram) -> Counts:
+def _counts_of(histogram: "wire.ExposedHistogram") -> Counts:
     count = histogram.sample_count_float or float(histogram.sample_count)
     if histogram.positive_span or histogram.negative_span or histogram.zero_threshold or histogram.zero_count:
         return Native.of(
@@ -264,7 +270,7 @@ def _counts_of(histogram: wire.ExposedHistogram) -> Counts:
 
 
 def _spread_spans(
-    spans: Sequence[wire.BucketSpan], deltas: Sequence[int], absolute: Sequence[float]
+    spans: "Sequence[wire.BucketSpan]", deltas: Sequence[int], absolute: Sequence[float]
 ) -> dict[int, float]:
     pairs = [(span.offset, span.length) for span in spans]
     if sum(length for _, length in pairs) > 10_000:

@@ -65,14 +65,3 @@ class Latencies(Protocol):
     def over(self, nodes: Collection[str]) -> Sequence[ServiceLatency]:
         """Return every service over its processes on these nodes alone; what is not known by node is unknown."""
         ...
-
-
-def change_ratio(before: Quantile, after: Quantile) -> float | None:
-    """Return by which factor a quantile has changed (1 = not), or None where either is unknown.
-
-    A value that is only known to be at least so large makes a lower bound of the factor as ``after``, and no factor as
-    ``before``.
-    """
-    if before.seconds is None or after.seconds is None or before.at_least or before.seconds <= 0:
-        return None
-    return after.seconds / before.seconds

@@ -219,7 +219,7 @@ class Agent:
                 if self._source.age_seconds is None:
                     continue
                 if self._policy.mode == "observe" and self.shadow is None:
-                    self._account()
+                    await asyncio.to_thread(self._account)
                     if self.cpus is not None:
                         self.cpus.rest()
                     continue
