@@ -160,6 +160,31 @@ async def test_failures_back_off_and_what_the_server_asks_for_is_waited(api: Any
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_kind_that_is_not_defined_is_asked_for_ever_more_rarely_and_told_once(
+    api: Any, client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    go_on = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await go_on(0)
+        if len(waits) == 12:
+            api.put(AT, "late", size=7)
+
+    monkeypatch.setattr("cotenant.kube.informer.asyncio.sleep", sleep)
+    caplog.set_level("INFO")
+    seen = Seen()
+    informer = Informer(client, NODES, Thing, seen, backoff=Backoff(0.01, 0.02), absent=Backoff(5.0, 300.0, seed=1))
+    following = asyncio.create_task(informer.run())
+    await seen.until(lambda: seen.things == {"late": 7})
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert waits[0] <= 5
+    assert 150 <= waits[11] <= 300
+    assert sum("again in" in line for line in caplog.messages) == 1
+
+
 async def test_an_object_of_another_shape_is_passed_over(api: Any, running: tuple[Seen, Informer[Thing]]) -> None:
     seen, informer = running
     await asyncio.wait_for(api.watched.wait(), 5)

@@ -2,6 +2,9 @@
 
 import random
 
+OPTIONAL_KIND_SECONDS = (5.0, 300.0)
+"""First and longest wait for a kind that the cluster may lack for good: each of thousands of nodes asks."""
+
 
 class Backoff:
     """Waits that double up to a limit, each drawn from its upper half, so that many clients do not come together."""

@@ -77,7 +77,10 @@ _identity_decoder = msgspec.json.Decoder(_Identity)
 
 
 class Informer(Generic[Object]):
-    """Lists and watches one kind until cancelled; all of it, or what a namespace, a label or field selector chooses."""
+    """Lists and watches one kind until cancelled; all of it, or what a namespace, a label or field selector chooses.
+
+    ``absent`` are the waits while the kind is not defined at all, for one that a cluster may well lack.
+    """
 
     def __init__(
         self,
@@ -87,6 +90,7 @@ class Informer(Generic[Object]):
         receiver: Receiver[Object],
         *,
         backoff: Backoff | None = None,
+        absent: Backoff | None = None,
         namespace: str | None = None,
         selector: str | None = None,
         fields: str | None = None,
@@ -96,6 +100,7 @@ class Informer(Generic[Object]):
         self._decoder = msgspec.json.Decoder(kind)
         self._receiver = receiver
         self._backoff = backoff or Backoff()
+        self._absent = absent
         self._namespace = namespace
         self._selection = {
             name: text for name, text in (("labelSelector", selector), ("fieldSelector", fields)) if text is not None
@@ -119,17 +124,21 @@ class Informer(Generic[Object]):
                 self._list_version = None
                 self._version = ""
                 await self._pause(error)
+            except errors.NotFound as error:
+                self._version = ""
+                await self._pause(error, self._absent)
             except errors.KubeError as error:
                 await self._pause(error)
             except MALFORMED as error:
                 self._version = ""
                 await self._pause(errors.KubeError(f"{self._resource.plural}: {error}"))
 
-    async def _pause(self, error: errors.KubeError) -> None:
+    async def _pause(self, error: errors.KubeError, backoff: Backoff | None = None) -> None:
+        again = backoff is not None and str(error) == self.last_error
         self.failures += 1
         self.last_error = str(error)
-        wait = self._backoff.next_seconds(getattr(error, "retry_after_seconds", None))
-        _log.info("%s: again in %.1f s", error, wait)
+        wait = (backoff or self._backoff).next_seconds(getattr(error, "retry_after_seconds", None))
+        _log.log(logging.DEBUG if again else logging.INFO, "%s: again in %.1f s", error, wait)
         await asyncio.sleep(wait)
 
     async def _list(self) -> None:
@@ -149,6 +158,8 @@ class Informer(Generic[Object]):
             self._take(page.items, found)
         self._version = self._list_version = page.resource_version
         self.lists += 1
+        if self._absent is not None:
+            self._absent.reset()
         self._receiver.replaced(found)
         self.synced.set()
 

@@ -8,6 +8,7 @@ from cotenant.act import slo_fields
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import Mode, RefusedField
 from cotenant.api.rollout import SLO_REVISION
+from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
 from cotenant.kube.client import NODE_SLOS, NODES, Client
 from cotenant.kube.informer import Informer, One
 from cotenant.model import node as nodes
@@ -84,8 +85,8 @@ class Policy:
 
 def informers(client: Client, name: str, kept: Policy) -> tuple[Informer[dict[str, Any]], ...]:
     """Return the informers that keep a policy true: each lists and watches a single object."""
-    chosen = f"metadata.name={name}"
+    chosen, absent = f"metadata.name={name}", Backoff(*OPTIONAL_KIND_SECONDS)
     return (
         Informer(client, NODES, dict[str, Any], One(name, kept.take_node), fields=chosen),
-        Informer(client, NODE_SLOS, dict[str, Any], One(name, kept.take_slo), fields=chosen),
+        Informer(client, NODE_SLOS, dict[str, Any], One(name, kept.take_slo), absent=absent, fields=chosen),
     )

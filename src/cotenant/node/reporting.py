@@ -16,7 +16,7 @@ from cotenant.api.koordinator import node_metric as api
 from cotenant.api.objects import ObjectMeta
 from cotenant.kernel import numa, paths
 from cotenant.kube import errors
-from cotenant.kube.backoff import Backoff
+from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
 from cotenant.kube.client import Client, Resource
 from cotenant.kube.informer import Informer
 from cotenant.model.node import Node, Use
@@ -90,7 +90,8 @@ class Reporter:
 
     def informer(self) -> Informer[Asked]:
         """Return the informer of the one object."""
-        return Informer(self._client, NODE_METRICS, Asked, self, fields=f"metadata.name={self._name}")
+        absent = Backoff(*OPTIONAL_KIND_SECONDS)
+        return Informer(self._client, NODE_METRICS, Asked, self, absent=absent, fields=f"metadata.name={self._name}")
 
     # --- the informer's receiver ------------------------------------------------------------------------------------
 

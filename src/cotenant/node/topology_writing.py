@@ -10,7 +10,7 @@ import msgspec
 from cotenant.api.koordinator import topology as api
 from cotenant.kernel import cpu_model, numa, paths
 from cotenant.kube import errors
-from cotenant.kube.backoff import Backoff
+from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
 from cotenant.kube.client import Client, Resource
 from cotenant.kube.informer import Informer
 from cotenant.model.snapshot import Snapshot
@@ -61,7 +61,8 @@ class TopologyWriter:
 
     def informer(self) -> Informer[dict[str, Any]]:
         """Return the informer of the one object."""
-        return Informer(self._client, TOPOLOGIES, dict[str, Any], self, fields=f"metadata.name={self._name}")
+        chosen, absent = f"metadata.name={self._name}", Backoff(*OPTIONAL_KIND_SECONDS)
+        return Informer(self._client, TOPOLOGIES, dict[str, Any], self, absent=absent, fields=chosen)
 
     def replaced(self, objects: dict[str, dict[str, Any]]) -> None:
         self._listed = True
