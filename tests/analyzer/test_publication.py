@@ -15,6 +15,7 @@ from cotenant.analyzer.publication import (
 )
 from cotenant.api import report
 from cotenant.detect import presets
+from cotenant.model import sample
 from cotenant.units.clock import ManualClock
 
 Live = Callable[..., None]
@@ -199,3 +200,58 @@ def test_a_new_leader_writes_nothing_for_the_facts_that_an_earlier_one_has_writt
     fleet.hear("n1", [], facts)
     live(15)
     assert write(fleet, clock) == []
+
+
+def limited(fleet: Fleet, live: Live, clock: ManualClock) -> None:
+    """Have n1 come past its hard limit, and that written."""
+    live(60, thrashing=True)
+    assert write(fleet, clock)[-1].hard == ["psiMemoryFull"]
+
+
+def test_an_agent_that_starts_anew_lifts_no_hard_limit(fleet: Fleet, clock: ManualClock, live: Live) -> None:
+    limited(fleet, live, clock)
+    clock.advance(8)  # nobody samples
+    seen = set()
+    for _ in range(60):  # three samples until the mean is known, thirty seconds until the limit is in force again
+        live(1, thrashing=True)
+        seen.add(fleet.nodes["n1"].material().hard)
+    assert seen == {("psiMemoryFull",)}
+
+
+def test_a_limit_is_lifted_after_it_was_known_to_be_clear_for_the_hold(
+    fleet: Fleet, clock: ManualClock, live: Live
+) -> None:
+    limited(fleet, live, clock)
+    clock.advance(8)
+    calm_for = 0
+    while fleet.nodes["n1"].material().hard:
+        live(1)
+        calm_for += 1
+        assert calm_for < 60
+    assert HOLD <= calm_for <= HOLD + 5, "the hold begins when the mean is known again"
+
+
+def stalled(uptime_s: float, ratio: float | None) -> sample.Sample:
+    """Return a sample of a kernel that says how long tasks wait for memory, or does not."""
+    return sample.Sample(
+        node="n1",
+        boot_id="boot",
+        uptime_s=uptime_s,
+        time="2026-11-30T00:00:00Z",
+        period_s=1.0,
+        psi=sample.Psi(memory_some_ratio=ratio, memory_full_ratio=ratio, io_some_ratio=0.0, cpu_some_ratio=0.0),
+    )
+
+
+def test_what_stays_unknown_is_not_held_for_ever(fleet: Fleet, clock: ManualClock) -> None:
+    for second in range(60):
+        clock.advance(1)
+        fleet.hear("n1", [stalled(100.0 + second, 0.5)])
+    assert fleet.nodes["n1"].material().hard == ("psiMemoryFull",)
+    lasted = 0
+    while fleet.nodes["n1"].material().hard:
+        clock.advance(1)
+        lasted += 1
+        fleet.hear("n1", [stalled(160.0 + lasted, None)])
+        assert lasted < 200
+    assert 60 <= lasted <= 60 + HOLD + 15

@@ -104,6 +104,7 @@ async def test_plan_says_who_would_be_changed_and_applies_nothing(
 ) -> None:
     for number in range(4):
         facts = {"mode": "observe", "priorityInterface": "mainline-idle", "check": {"irreversible": False}}
+        facts["counts"] = {"startedAt": "s"}
         status = {"expiresAt": "2999-01-01T00:00:00Z", "bucket": "none", "interferenceLevel": 0, "nodeFacts": facts}
         api.put("api/v1/nodes", f"n{number}")
         api.put("apis/cotenant.io/v1alpha1/nodeinterferencereports", f"n{number}", status=status)

@@ -78,7 +78,8 @@ class Fleet:
                 self.refused += 1
                 continue
             self.samples += 1
-            publication.hear(evaluation, now, observed, engine.in_force.hysteresis.min_hold_seconds)
+            hold = engine.in_force.hysteresis.min_hold_seconds
+            publication.hear(evaluation, now, observed, hold, engine.standing(node) if publication.limited else {})
 
     def rules_of(self, node: str) -> rules.Rules:
         """Return the rules that a node is judged by. Nothing is kept of a name that is only asked about."""

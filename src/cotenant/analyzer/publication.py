@@ -8,11 +8,13 @@ suspects, the agent's facts), or as a heartbeat. Pure: times come in, reports go
 import dataclasses
 import math
 import random
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from cotenant.api import report, timestamp
+from cotenant.detect.state import Standing
 from cotenant.model.evaluation import Bucket, Detection, DetectionName, Evaluation, HardLimit
 
 SILENCE_SECONDS = 60.0
@@ -26,6 +28,7 @@ TRIGGER_INTERVAL_SECONDS = 1.0
 MAX_NAMED = 3
 """Victims and suspects named in a detection, so that a report stays about a kilobyte."""
 
+_NOWHERE: Mapping[HardLimit, Standing] = types.MappingProxyType({})
 _RANK: dict[str, int] = {bucket: rank for rank, bucket in enumerate(("none", "low", "medium", "high", "severe"))}
 
 
@@ -68,11 +71,15 @@ class NodePublication:
         self.writing = False
         self._known_at = -math.inf
         self._in_force_at: dict[HardLimit, float] = {}
+        """When a published limit was last not known to be clear."""
+        self._told_at: dict[HardLimit, float] = {}
+        """When it was last known where a published limit stands."""
         self._material: Material | None = None
 
     def seed(self, status: report.ReportStatus, now: float) -> None:
         """Take over what an earlier leader published: it stays in force until the node's own samples say otherwise."""
         self._in_force_at = dict.fromkeys(status.hard, now)
+        self._told_at = dict(self._in_force_at)
         self.written = Material(
             bucket=status.bucket or "unknown",
             hard=tuple(sorted(status.hard)),
@@ -92,8 +99,24 @@ class NodePublication:
             self.facts = facts
             self._settle(now)
 
-    def hear(self, evaluation: Evaluation, now: float, observed_wall: float, min_hold_seconds: float) -> None:
-        """Take the newest evaluation of the node."""
+    @property
+    def limited(self) -> bool:
+        """Whether a hard limit is published."""
+        return bool(self._in_force_at)
+
+    def hear(
+        self,
+        evaluation: Evaluation,
+        now: float,
+        observed_wall: float,
+        min_hold_seconds: float,
+        standing: Mapping[HardLimit, Standing] = _NOWHERE,
+    ) -> None:
+        """Take the newest evaluation of the node, and where its hard limits stand.
+
+        A limit that is published is lifted after ``min_hold_seconds`` in which it was known to be clear: what is not
+        known, for want of samples after an agent's restart, is not clear until the node counts as silent.
+        """
         self.heard_at = now
         self.observed_wall = observed_wall
         known = evaluation.interference_level is not None
@@ -103,6 +126,12 @@ class NodePublication:
             self._known_at = now
         for limit in evaluation.hard:
             self._in_force_at[limit] = now
+        for limit in self._in_force_at:
+            where = standing.get(limit, "clear")
+            if limit in evaluation.hard or where != "unknown":
+                self._told_at[limit] = now
+            if where == "above" or (where == "unknown" and now - self._told_at.get(limit, now) <= SILENCE_SECONDS):
+                self._in_force_at[limit] = now
         self._in_force_at = {
             limit: at
             for limit, at in self._in_force_at.items()

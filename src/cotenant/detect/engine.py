@@ -58,6 +58,11 @@ class Engine:
             _fit(known, self._compiled, to._compiled)
             to._nodes[node] = known
 
+    def standing(self, node: str) -> dict[evaluation.HardLimit, state.Standing]:
+        """Return where a node's hard limits stand as of its last sample, those that are not in force too."""
+        known = self._nodes.get(node)
+        return {} if known is None else {name: hard.standing for name, hard in known.hard.items()}
+
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
         self._nodes.pop(node, None)

@@ -5,6 +5,7 @@ Times are seconds of the node's monotonic clock; ``step_s`` is the time since th
 
 import dataclasses
 import math
+from typing import Literal
 
 from cotenant.detect import rules
 from cotenant.model import evaluation
@@ -76,11 +77,16 @@ class DetectionState:
             self._leaving = Leaving()
 
 
+Standing = Literal["clear", "above", "unknown"]
+
+
 @dataclasses.dataclass(slots=True)
 class HardState:
     """Whether one hard limit is in force."""
 
     in_force: bool = False
+    standing: Standing = "clear"
+    """``above`` what would let it leave, in force or not; ``unknown`` without a mean."""
     _past_since: float | None = None
     _leaving: Leaving = dataclasses.field(default_factory=Leaving)
 
@@ -90,10 +96,13 @@ class HardState:
         """Count an evaluation of the mean that the limit (None: off) is for; an unknown mean ends it at once."""
         if mean is None or limit is None:
             self.in_force, self._past_since = False, None
+            self.standing = "clear" if limit is None else "unknown"
             return
         rounded = round_half_up(mean)
+        calm = rounded <= hysteresis.leave_ratio * limit + 1e-9
+        self.standing = "clear" if calm else "above"
         if self.in_force:
-            if self._leaving.over(rounded <= hysteresis.leave_ratio * limit + 1e-9, step_s, hysteresis):
+            if self._leaving.over(calm, step_s, hysteresis):
                 self.in_force, self._past_since = False, None
         elif rounded <= limit:
             self._past_since = None

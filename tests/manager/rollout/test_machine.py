@@ -57,6 +57,9 @@ def test_a_failing_gate_takes_everything_back_with_its_reason(world: worlds.Worl
     stopped = world.rollout.status.stopped
     assert stopped is not None
     assert stopped.reason == "GateFailed"
+    assert [(one.type, one.reason) for one in world.rollout.status.conditions if one.status == "True"] == [
+        ("Stopped", "GateFailed")
+    ]
     assert "1 of 1 nodes above 0.5" in stopped.message
     assert world.reasons().count("RollingBack") == 1
 
@@ -175,6 +178,32 @@ def test_the_node_s_own_check_gates_its_entry(world: worlds.World) -> None:
     assert (stage.nodes, stage.changed, stage.refused, stage.waiting) == (20, 16, 3, 1)
     world.run(70)
     assert world.phase == "Completed"
+
+
+def test_what_a_gate_could_never_tell_is_not_entered() -> None:
+    gate = {"interferenceLevel": {"maxIncrease": 0.1}}
+    world = worlds.World(SPEC | {"stages": [{"name": "all"}], "gates": gate}, ["n1", "n2", "n3"])
+    world.agents["n1"].level = None
+    world.agents["n2"].counts = None
+    world.run(3)
+    assert world.changed() == {"n3"}
+    assert {one.name for one in world.rollout.status.left_out} == {"n1", "n2"}
+
+
+def test_conditions_for_who_waits() -> None:
+    world = worlds.World(SPEC | {"stages": [{"name": "all", "soakSeconds": 0}]}, ["n1"])
+    world.tick()
+    assert {one.type: one.status for one in world.rollout.status.conditions} == {
+        "Complete": "False",
+        "Stopped": "False",
+    }
+    since = world.rollout.status.conditions[0].last_transition_time
+    world.tick()
+    assert world.rollout.status.conditions[0].last_transition_time == since
+    world.run(5)
+    complete, stopped = world.rollout.status.conditions
+    assert (complete.type, complete.status, stopped.status) == ("Complete", "True", "False")
+    assert complete.last_transition_time != since
 
 
 def test_too_many_nodes_left_out_stop_the_stage() -> None:

@@ -36,6 +36,11 @@ def judge(rollout: ColocationRollout, node: NodeView, others: frozenset[str]) ->
         return Verdict(False, False, "its report has no check")
     if check.conflicts:
         return Verdict(False, True, f"its check finds {', '.join(check.conflicts)}")
+    if node.facts.counts is None:
+        return Verdict(False, False, "its agent does not count what the gates are about")
+    level = spec.gates.interference_level
+    if level is not None and level.max_increase is not None and node.level is None:
+        return Verdict(False, False, "its level is not known, to which a later one would be held")
     lacking = [name for name in spec.entry.require if name in check.missing]
     if lacking:
         return Verdict(False, True, f"its check misses {', '.join(lacking)}")

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from cotenant.api import timestamp
+from cotenant.api.report import Condition
 from cotenant.api.rollout import (
     ColocationRollout,
     GateStatus,
@@ -25,7 +26,7 @@ from cotenant.api.rollout import (
     Stop,
     labels_of,
 )
-from cotenant.manager.rollout import counting, entry, gates, membership
+from cotenant.manager.rollout import conditions, counting, entry, gates, membership
 from cotenant.manager.rollout.holding import Hold
 from cotenant.manager.rollout.view import NodeView
 from cotenant.model.latency import ServiceLatency
@@ -350,10 +351,20 @@ class _Machine:
         if not self._observed.target.discarded:
             return self._result("Finishing", None, "cleaning up", target="discard")
         self._tell("Normal", "Completed", f"{self._old.changed} nodes changed")
+        text = "all stages have passed"
         kept = msgspec.structs.replace(
-            self._old, phase="Completed", stage=None, message="all stages have passed", gates=[], left_out=[]
+            self._old,
+            phase="Completed",
+            stage=None,
+            message=text,
+            gates=[],
+            left_out=[],
+            conditions=self._conditions("Completed", text, None),
         )
         return Step(kept, events=tuple(self._events))
+
+    def _conditions(self, phase: Phase, text: str, stopped: Stop | None) -> list[Condition]:
+        return conditions.of(phase, text, stopped, self._old.conditions, self._observed.wall, self._generation)
 
     def _resting(self, phase: Phase, text: str, stopped: Stop | None = None, target: Target | None = None) -> Step:
         return self._result(phase, self._index(), text, stopped=stopped, target=target)
@@ -394,6 +405,6 @@ class _Machine:
             gates=self._gates,
             left_out=counting.left_out(self._uid, self._nodes, self._entries),
             stopped=stopped,
-            conditions=self._old.conditions,
+            conditions=self._conditions(phase, text, stopped),
         )
         return Step(status, hold, release, finish, target, tuple(self._events))
