@@ -5,6 +5,7 @@ import pytest
 from tests.act.machine import Machine, writes
 
 from cotenant.act import memory_qos
+from cotenant.model.policy import MemoryQos
 
 Make = Callable[..., Machine]
 MIB = 1 << 20
@@ -98,3 +99,37 @@ def test_a_class_that_is_off_is_left_alone_unless_we_wrote_it(machine: Make) -> 
     assert node.plan({}).items == ()
     path = node.path("memory", group, "memory.min")
     assert list(writes(node.plan({}, journal={path: "0"}), "memory.min").values()) == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit", "size"),
+    [
+        ({"page_cache_limit_percent": 50}, 1000, 500),
+        ({"page_cache_limit_size": 300}, 1000, 300),
+        ({"page_cache_limit_size": 300, "page_cache_limit_percent": 50}, 1000, 300),
+        ({"page_cache_limit_size": 3000}, 1000, 1000),
+        ({"page_cache_limit_size": 300}, None, 300),
+        ({"page_cache_limit_percent": 50}, None, None),
+        ({"page_cache_limit_percent": 0}, None, 0),
+        ({"page_cache_limit_size": 0}, 1000, 0),
+        ({}, 1000, None),
+    ],
+)
+def test_page_cache_of_a_pod(fields: dict[str, Any], limit: int | None, size: int | None) -> None:
+    assert memory_qos.page_cache_bytes(MemoryQos(**fields), limit) == size
+
+
+def page_cache(node: Machine, group: str) -> tuple[str, ...]:
+    return tuple(node.read("memory", group, f"memory.pagecache_limit.{file}") for file in ("size", "sync", "enable"))
+
+
+def test_page_cache_is_limited_at_the_pod_and_switched_off_again(machine: Make) -> None:
+    node = machine("anolis-bvt")
+    group = node.pod("a", "Burstable", "LS", containers=[memory("1Mi", "2Mi"), memory("1Mi", "2Mi")])
+    node.enforce(slo(pageCacheLimitPercent=50, pageCacheReclaimSync=True))
+    assert page_cache(node, group) == (str(2 * MIB), "1", "1")
+    assert page_cache(node, node.container(group)) == ("0", "0", "0")
+    node.enforce(slo(pageCacheLimitSize=0))
+    assert page_cache(node, group)[0::2] == ("0", "0")
+    node.enforce(slo(pageCacheLimitSize=MIB, pageCacheEnable=False))
+    assert page_cache(node, group)[0::2] == (str(MIB), "0")

@@ -164,6 +164,8 @@ def _vendor(version: int, vendor: str) -> list[File]:
             WatermarkMinAdjust(),
             *(Integer(f"memory.{n}", d, (low, high), on_root=False) for n, (low, high, d) in bounded.items()),
             Integer("memory.use_priority_oom", 0, (0, 1)),
+            Bytes("memory.pagecache_limit.size", 0, version=2, on_root=False, root_error=None),
+            *(Integer(f"memory.pagecache_limit.{name}", 0, (0, 1), on_root=False) for name in ("enable", "sync")),
             *([Integer("memory.oom.group", 0, (0, 1), on_root=False)] if version == 1 else []),
         ]
     return []

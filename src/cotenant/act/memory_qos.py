@@ -17,8 +17,8 @@ _CLASS_OF: Mapping[str, ClassName] = {"LSE": "LSR", "LSR": "LSR", "LS": "LS", "B
 _DIRECTORY_CLASS: Mapping[KubeQos, ClassName] = {"Guaranteed": "LSR", "Burstable": "LS", "BestEffort": "BE"}
 _FIELDS = (
     "enable", "minLimitPercent", "lowLimitPercent", "throttlingPercent", "wmarkRatio", "wmarkScalePermill",
-    "wmarkMinAdj", "priorityEnable", "priority", "oomKillGroup", "pageCacheLimitEnable", "pageCacheLimitSizePercent",
-    "pageCacheLimitSync",
+    "wmarkMinAdj", "priorityEnable", "priority", "oomKillGroup", "pageCacheEnable", "pageCacheLimitPercent",
+    "pageCacheLimitSize", "pageCacheReclaimSync",
 )  # fmt: skip
 _HIGH_ASYNC_RATIO = 80
 """Percent of ``memory.high`` at which openEuler starts to reclaim in the background, before anybody is slowed."""
@@ -96,8 +96,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     ``min`` and ``low`` go to containers, pods and QoS directories (sums of the pods below, never more than the node);
     ``high`` to containers, and to a pod as the sum when all of its containers have one. Watermarks, priorities and
-    page-cache limits are written where the kernel has them (Anolis), background reclaim on openEuler. On v1 without
-    ``memory.low``, the soft limit stands in for it.
+    pods' page-cache limits are written where the kernel has them (Anolis), background reclaim on openEuler. On v1
+    without ``memory.low``, the soft limit stands in for it.
     """
     sums: dict[KubeQos, Guarantee] = {}
     touched = False
@@ -131,6 +131,8 @@ def _pod(draft: Draft, group: PodGroup, pod: Pod, qos: MemoryQos) -> Guarantee:
     pod_high = Limit(sum(known)) if highs and len(known) == len(highs) else NONE
     _state_high(draft, group.path, pod_high, who)
     _vendor(draft, group.path, qos, who)
+    limits = [_limit(pod, container) for container in pod.containers]
+    _page_cache(draft, group.path, qos, None if None in limits else sum(filter(None, limits)), who)
     by_name = dict(zip((c.name for c in pod.containers), highs, strict=True))
     for child in group.containers:
         if child.container is not None:
@@ -146,7 +148,6 @@ def _container(draft: Draft, pod: Pod, child: ContainerGroup, qos: MemoryQos, hi
     _guarantee(draft, child.path, guarantee(_request(pod, container), qos), who)
     _state_high(draft, child.path, high, who)
     _vendor(draft, child.path, qos, who)
-    _page_cache(draft, child.path, qos, _limit(pod, container), who)
 
 
 def _high(snapshot: Snapshot, pod: Pod, container: Container, qos: MemoryQos) -> Limit:
@@ -199,16 +200,29 @@ def _vendor(draft: Draft, path: str, qos: MemoryQos, who: str) -> None:
             draft.set("memory", path, file, str(value), f"{who}: memory QoS of its class")
 
 
+def page_cache_bytes(qos: MemoryQos, limit: int | None) -> int | None:
+    """Return how much page cache a pod may hold, 0 for no limit of its own, or None where nothing is said of it.
+
+    An absolute size wins over a percentage of the pod's memory limit, and neither is more than that limit.
+    """
+    if qos.page_cache_limit_size is not None:
+        return qos.page_cache_limit_size if limit is None else min(qos.page_cache_limit_size, limit)
+    if qos.page_cache_limit_percent is None or (limit is None and qos.page_cache_limit_percent):
+        return None
+    return (limit or 0) * qos.page_cache_limit_percent // 100
+
+
 def _page_cache(draft: Draft, path: str, qos: MemoryQos, limit: int | None, who: str) -> None:
-    percent = qos.page_cache_limit_size_percent
-    if qos.page_cache_limit_enable is None:
-        return
-    on = bool(qos.page_cache_limit_enable and percent and limit)
-    if on and limit and percent:
-        size = min(limit * percent // 100, limit)
+    """State what a pod's page cache is held to: the size before it is switched on."""
+    size = page_cache_bytes(qos, limit)
+    on = bool(size) if qos.page_cache_enable is None else qos.page_cache_enable
+    if size is not None:
         draft.set("memory", path, "memory.pagecache_limit.size", str(size), f"{who}: page cache limit")
-        draft.set("memory", path, "memory.pagecache_limit.sync", str(qos.page_cache_limit_sync or 0), who)
-    draft.set("memory", path, "memory.pagecache_limit.enable", "1" if on else "0", f"{who}: page cache limit")
+    if size:
+        sync = "1" if qos.page_cache_reclaim_sync else "0"
+        draft.set("memory", path, "memory.pagecache_limit.sync", sync, f"{who}: page cache limit")
+    if size is not None or qos.page_cache_enable is not None:
+        draft.set("memory", path, "memory.pagecache_limit.enable", "1" if on else "0", f"{who}: page cache limit")
 
 
 def _directories(draft: Draft, slo: NodeSlo, sums: Mapping[KubeQos, Guarantee]) -> None:

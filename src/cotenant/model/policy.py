@@ -72,9 +72,10 @@ class MemoryQos(_Camel, frozen=True, kw_only=True):
     priority_enable: int | None = None
     priority: int | None = None
     oom_kill_group: int | None = None
-    page_cache_limit_enable: int | None = None
-    page_cache_limit_size_percent: int | None = None
-    page_cache_limit_sync: int | None = None
+    page_cache_enable: bool | None = None
+    page_cache_limit_percent: int | None = None
+    page_cache_limit_size: int | None = None
+    page_cache_reclaim_sync: bool | None = None
 
 
 class IoConfig(_Camel, frozen=True, kw_only=True):
@@ -285,9 +286,8 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "priorityEnable": (0, 1),
     "priority": (0, 12),
     "oomKillGroup": (0, 1),
-    "pageCacheLimitEnable": (0, 1),
-    "pageCacheLimitSizePercent": _PERCENT,
-    "pageCacheLimitSync": (0, 1),
+    "pageCacheLimitPercent": _PERCENT,
+    "pageCacheLimitSize": (0, (1 << 63) - 1),
     "catRangeStartPercent": _PERCENT,
     "catRangeEndPercent": _PERCENT,
     "mbaPercent": (1, 100),
