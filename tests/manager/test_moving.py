@@ -91,7 +91,12 @@ async def test_an_invalid_policy_is_named_not_hidden(koordinator: ApiServer, cli
     [
         (["--feature-gates=CPUEvict=true"], "CPUEvict", True),
         (["-feature-gates", "CPUBurst=false,CPUEvict=True"], "CPUBurst", False),
-        (["-feature-gates=AllAlpha=true"], "CPUEvict", False),
+        (["-feature-gates=AllAlpha=true,AllBeta=true"], "CPUEvict", True),
+        (["-feature-gates=AllAlpha=true,CPUEvict=false"], "CPUEvict", False),
+        (["-feature-gates=CPUEvict=false,AllAlpha=true"], "CPUEvict", False),
+        (["-feature-gates=AllAlpha=true"], "CPUBurst", True),
+        (["-feature-gates=AllBeta=false"], "CPUBurst", False),
+        (["-feature-gates=CPUEvict=1"], "CPUEvict", True),
         ([], "BECPUSuppress", True),
     ],
 )

@@ -41,6 +41,9 @@ GATES: Mapping[str, bool] = {
 }
 """koordlet's feature gates that decide over what a NodeSLO asks, with their defaults."""
 
+_TRUE = ("1", "t", "true")
+"""What koordlet's flags take for true, in lower case."""
+
 _EVICTIONS = ("BECPUEvict", "BEMemoryEvict", "CPUEvict", "MemoryEvict", "CPUAllocatableEvict", "MemoryAllocatableEvict")
 
 
@@ -54,8 +57,12 @@ class Change:
 
 
 def gates_of(arguments: Sequence[str]) -> dict[str, bool]:
-    """Return koordlet's feature gates by its command line: those given over the defaults."""
-    found = dict(GATES)
+    """Return koordlet's feature gates by its command line: those given over the groups, over the defaults.
+
+    A gate that is off by default is alpha, one that is on is beta: ``AllAlpha`` and ``AllBeta`` set those that are not
+    given by name. The DaemonSet in Koordinator's own repository sets both.
+    """
+    given: dict[str, bool] = {}
     for position, argument in enumerate(arguments):
         name, _, value = argument.lstrip("-").partition("=")
         if name != "feature-gates":
@@ -64,11 +71,10 @@ def gates_of(arguments: Sequence[str]) -> dict[str, bool]:
             value = arguments[position + 1]
         for entry in value.split(","):
             gate, _, state = entry.strip().partition("=")
-            if gate in ("AllAlpha", "AllBeta"):
-                continue
             if gate:
-                found[gate] = state.lower() == "true"
-    return found
+                given[gate] = state.strip().lower() in _TRUE
+    alpha, beta = given.pop("AllAlpha", False), given.pop("AllBeta", True)
+    return {**{gate: beta if default else alpha for gate, default in GATES.items()}, **given}
 
 
 def changes(
