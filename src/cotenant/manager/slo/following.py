@@ -47,6 +47,7 @@ class SloConfigFollower:
         self._highest = 0
         self._unknown: dict[Key, tuple[str, ...]] = {}
         self._told: tuple[str, list[Condition]] | None = None
+        self._read: tuple[Mapping[str, Any] | None, list[Condition]] | None = None
 
     async def run(self, context: Context) -> None:
         """Follow until cancelled."""
@@ -114,12 +115,18 @@ class SloConfigFollower:
         if before is None or (before.active, before.newest) != (found.active, found.newest):
             context.slo.publish(found)
 
+    def _held_conditions(self) -> list[Condition]:
+        """Return the conditions that are written, read anew only when they have changed: YAML takes its time."""
+        if self._read is None or self._read[0] is not self._state.value:
+            self._read = (self._state.value, history.conditions_of(self._state.value))
+        return self._read[1]
+
     async def _tell(self, context: Context) -> None:
         """Write conditions when they have changed, and an Event for each key that is newly refused."""
         if context.slo.revisions is None:
             return
         active = context.slo.revisions.active.name
-        held = history.conditions_of(self._state.value)
+        held = self._held_conditions()
         conditions = conditions_for(context.slo, self._unknown, held, context.clock.wall())
         if (active, conditions) in ((history.active_of(self._state.value), held), self._told):
             return
