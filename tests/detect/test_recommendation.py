@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cotenant.detect import parser, presets, recommendation, rendering, rules, scoring, truth
 from cotenant.detect.recommendation import NotEnough, recommend
 from cotenant.detect.truth import Episode
-from cotenant.model import sample
+from cotenant.model import sample, series
 
 PERIOD_S = 30.0
 HOURS = 16
@@ -306,3 +306,47 @@ def test_a_trigger_ends_when_the_trouble_does() -> None:
     assert threshold(found.rules) > 0.55 / 0.8
     assert found.expected.calm_triggered_share == 0
     assert found.expected.missed == 0
+
+
+levels = st.floats(0, 1, allow_nan=False)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.sampled_from([presets.get("default"), presets.get("mco"), TODAY]), st.booleans())
+def test_whatever_was_recorded_comes_out_as_rules_that_can_be_applied(
+    data: st.DataObject, today: rules.Rules, told: bool
+) -> None:
+    """Four minutes of any levels: rules that the parser takes, or "not enough"; never more sensitive for nothing."""
+    runs = data.draw(st.lists(st.tuples(levels, levels, st.floats(0, 1e7)), min_size=1, max_size=6))
+    spread = 240 // len(runs)
+    taken = [
+        series.sample_of(
+            {
+                "psi.io_some_ratio": stall,
+                "psi.memory_some_ratio": stall,
+                "psi.memory_full_ratio": stall / 2,
+                "memory.available_ratio": available,
+                "memory.page_scan_per_sec": number,
+                "cpu.steal_ratio": stall / 3,
+            },
+            "n1",
+            START + run * spread + second,
+            1.0,
+        )
+        for run, (stall, available, number) in enumerate(runs)
+        for second in range(spread)
+    ]
+    known = truth.Truth({"": (Episode(START + 60, START + 100),)}) if told else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recommendation, "LEAST_SECONDS", 60.0)
+        try:
+            found = recommend(today, lambda: iter(taken), known, 1.0, "x")
+        except NotEnough:
+            return
+    (read,) = parser.parse(rendering.text_of(found.rules), "x.yaml")
+    assert rendering.object_of(read.rules) == rendering.object_of(found.rules)
+    for change in found.changes:
+        if not told and change.known and change.after is not None:
+            falling = change.signal == "memory.available_ratio"
+            less = change.after.threshold - change.before.threshold
+            assert (less <= 1e-9) if falling else (less >= -1e-9)
