@@ -184,6 +184,7 @@ def main() -> None:
     if os.geteuid() != 0:
         print("skipped: the cluster needs root")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the cluster is taken down however this ends
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)

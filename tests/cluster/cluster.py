@@ -40,7 +40,7 @@ def up(kwok_nodes: int, scheduler_config: pathlib.Path | None = None, real_node:
     """
     kubeconfig = STATE / "admin.kubeconfig"
     processes = Processes(STATE)
-    if is_up():
+    if is_up(real_node):
         return kubeconfig
     binaries = built_binaries()
     if STATE.exists():
@@ -71,9 +71,10 @@ def down() -> None:
     shutil.rmtree(STATE, ignore_errors=True)
 
 
-def is_up() -> bool:
-    """Return whether the cluster's API server runs."""
-    return STATE.exists() and Processes(STATE).pid("kube-apiserver") is not None
+def is_up(real_node: bool = False) -> bool:
+    """Return whether the cluster's API server runs, and its real node's kubelet where that is asked for."""
+    needed = ("kube-apiserver", "kubelet") if real_node else ("kube-apiserver",)
+    return STATE.exists() and all(Processes(STATE).pid(name) is not None for name in needed)
 
 
 def built() -> bool:

@@ -29,7 +29,7 @@ def kubeconfig() -> Iterator[pathlib.Path]:
     for tool, package in (("runc", "runc"), ("busybox", "busybox-static"), ("openssl", "openssl")):
         if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
             pytest.skip(f"{tool} is missing; as root on Debian: apt-get install {package}")
-    was_up = cluster.is_up()
+    was_up = cluster.is_up(real_node=True)
     path = cluster.up(cluster.KWOK_NODES)
     yield path
     if not was_up:
