@@ -34,7 +34,8 @@ ACCOUNTS = {
     "etc/group": "root:x:0:\ncotenant:x:65532:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-UNUSED = ("/pip/", "/tests/", "/testing/")
+UNUSED = ("tests", "testing")
+"""Folders of packages that nothing of ours imports."""
 
 
 def main() -> int:
@@ -133,7 +134,7 @@ def _own() -> Iterator[layers.Entry]:
 
 def _modules(folder: pathlib.Path) -> Iterator[layers.Entry]:
     for name in UNUSED:
-        for found in folder.rglob(name.strip("/")):
+        for found in folder.rglob(name):
             if found.is_dir():
                 shutil.rmtree(found)
     wheels.compile_all(folder, f"/{MODULES}")

@@ -29,6 +29,7 @@ PACKAGES = (
 LEFT_OUT = (
     "usr/share/bash-completion/",
     "usr/share/binfmts/",
+    "usr/share/doc-base/",
     "usr/share/lintian/",
     "usr/share/man/",
     "usr/share/pixmaps/",
@@ -69,7 +70,9 @@ def wanted(path: str) -> bool:
     name = path.rpartition("/")[2]
     if "/lib-dynload/" in path and name.startswith(UNUSED_MODULES):
         return False
-    return not path.startswith(LEFT_OUT) and not path.startswith("usr/share/doc-base")
+    if "/gconv/" in path:  # the C library's own conversions between character sets; Python has its own
+        return False
+    return not path.startswith(LEFT_OUT)
 
 
 def fetch(architecture: str, cache: pathlib.Path) -> list[pathlib.Path]:

@@ -1,5 +1,6 @@
 """The Python packages of the image: those of the hashed lock, for any processor, and cotenant's own wheel."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -52,7 +53,10 @@ def compile_all(folder: pathlib.Path, shown_as: str) -> None:
     if python is None:
         raise NoInterpreter(f"no python{VERSION} here to compile with: give its folder in PATH")
     compiling = ["-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", "-s", str(folder), "-p", shown_as]
-    subprocess.run([python, *compiling, str(folder)], check=True, timeout=600)
+    # Sets of constants are written in the order of their hashes.
+    subprocess.run(
+        [python, *compiling, str(folder)], check=True, timeout=600, env={**os.environ, "PYTHONHASHSEED": "0"}
+    )
 
 
 def _pip(*arguments: str) -> None:

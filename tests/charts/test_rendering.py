@@ -1,5 +1,6 @@
 """Each scenario renders, lints, and is what every version of Kubernetes accepts."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -8,7 +9,8 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from tests.charts.conftest import CHART, Objects, containers
+import yaml
+from tests.charts.conftest import CHART, Objects, binaries, containers
 
 from cotenant.cli import app
 
@@ -115,3 +117,39 @@ def test_a_value_that_is_not_known_is_refused_with_its_name(helm: pathlib.Path, 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
     assert why in done.stderr
+
+
+def test_monitors_name_ports_that_there_are(render: Render) -> None:
+    objects = render("full", "monitoring.enabled=true")
+    services = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Service"}
+    monitors = [one for one in objects if one["kind"] == "ServiceMonitor"]
+    assert len(monitors) == 3
+    for one in monitors:
+        ports = {port["name"] for port in services[one["metadata"]["name"]]["spec"]["ports"]}
+        assert {endpoint["port"] for endpoint in one["spec"]["endpoints"]} <= ports
+    (pods,) = [one for one in objects if one["kind"] == "PodMonitor"]
+    agent = next(container for name, container, _ in containers(objects) if name.endswith("cotenant-node/node"))
+    assert pods["spec"]["podMetricsEndpoints"][0]["port"] in {port["name"] for port in agent["ports"]}
+
+
+def test_alerts_and_dashboards_come_as_they_are(render: Render) -> None:
+    objects = render("full", "monitoring.enabled=true")
+    (rule,) = [one for one in objects if one["kind"] == "PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    files = {path.name: json.loads(path.read_text()) for path in CHART.glob("files/dashboards/*.json")}
+    found = [one for one in objects if one["metadata"]["name"].startswith("cotenant-dashboard-")]
+    assert len(found) == len(files) >= 6
+    for one in found:
+        assert one["metadata"]["labels"]["grafana_dashboard"] == "1"
+        ((name, text),) = one["data"].items()
+        assert json.loads(text) == files[name.removeprefix("cotenant-")]
+
+
+def test_promtool_takes_the_alerts() -> None:
+    try:
+        promtool = binaries.promtool()
+    except binaries.NotToBeHad as error:
+        pytest.skip(str(error))
+    command = [str(promtool), "check", "rules", str(CHART / "files/alerts.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

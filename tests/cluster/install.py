@@ -43,6 +43,7 @@ def settings(**more: Any) -> dict[str, Any]:
         },
         "analyzer": ON_THE_REAL_NODE,
         "scheduler": ON_THE_REAL_NODE,
+        "uninstall": {"hostNetwork": True, "nodeSelector": REAL},
         "manager": {**ON_THE_REAL_NODE, "webhook": {"url": "https://127.0.0.1:9443"}},
     }
     return merged(here, more)

@@ -187,3 +187,11 @@ subjects:
     sources:
     - serviceAccountToken: {audience: cotenant-analyzer, path: token, expirationSeconds: 3600}
 {{- end }}
+
+{{/* On the node's own network two pods cannot have one port: the old one goes first. */}}
+{{- define "cotenant.strategy" -}}
+{{- if .hostNetwork }}
+strategy:
+  rollingUpdate: {maxSurge: 0, maxUnavailable: 1}
+{{- end }}
+{{- end }}

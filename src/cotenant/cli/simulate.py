@@ -24,6 +24,15 @@ def nodes(
     count: Annotated[int, typer.Option(min=1, max=20_000, help="How many.")] = 100,
     noisy_ratio: Annotated[float, typer.Option(min=0, max=1, help="Share of them whose disk cannot keep up.")] = 0.0,
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="The analyzer.")] = "127.0.0.1:7443",
+    analyzer_ca: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Who signed its certificate; needed beyond loopback.")
+    ] = None,
+    analyzer_name: Annotated[
+        str, typer.Option(metavar="NAME", help="What its certificate must say; else its address.")
+    ] = "",
+    token_file: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="A token that may speak for all of them.")
+    ] = None,
     prefix: Annotated[str, typer.Option(help="What their names begin with; a number follows.")] = "node-",
     first: Annotated[int, typer.Option(min=0, help="The first number.")] = 0,
     interface: Annotated[
@@ -44,8 +53,10 @@ def nodes(
     import asyncio
 
     from cotenant.cli import printing
+    from cotenant.kube import channel
     from cotenant.node import simulation
 
+    channel.check(address, analyzer_ca)
     label, given, value = noisy_when.partition("=")
     if noisy_when and not (follow and label and given):
         raise typer.BadParameter("give LABEL=VALUE, and --follow", param_hint="--noisy-when")
@@ -55,6 +66,7 @@ def nodes(
         first=first,
         noisy_ratio=noisy_ratio,
         address=address,
+        open_channel=channel.opener(analyzer_ca, token_file, analyzer_name),
         interfaces=_interfaces(interface or []),
         noisy_when=(label, value) if noisy_when else None,
         kata=kata,

@@ -12,6 +12,7 @@ from cotenant.api.marks import MODE_LABEL
 from cotenant.api.objects import Node
 from cotenant.api.report import AgentCounts, NodeCheck, NodeFacts
 from cotenant.api.rollout import SLO_REVISION
+from cotenant.kube import channel
 from cotenant.kube.client import NODES, Client
 from cotenant.kube.informer import Informer
 from cotenant.model import sample
@@ -29,6 +30,7 @@ class Plan:
     noisy_ratio: float = 0.0
     seed: int = 1
     address: str = "127.0.0.1:7443"
+    open_channel: channel.OpenChannel = channel.open_plaintext
     interfaces: tuple[InterfaceName, ...] = ("mainline-idle",)
     """The priority interfaces that their agents find, in turn."""
     noisy_when: tuple[str, str] | None = None
@@ -126,7 +128,7 @@ class _Streams:
         self._noisy = {node.name for node in self.nodes if node.noisy}
         self._facts = [msgspec.json.encode(node.facts({})) for node in self.nodes]
         self.senders = [
-            Sender(Identity(node.name, version="simulated", facts=facts), plan.address)
+            Sender(Identity(node.name, version="simulated", facts=facts), plan.address, plan.open_channel)
             for node, facts in zip(self.nodes, self._facts, strict=True)
         ]
 
