@@ -22,6 +22,8 @@ UNKNOWN_KINDS = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
 Render = Callable[..., Objects]
 
+pytestmark = pytest.mark.helm
+
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_lint(helm: pathlib.Path, scenario: str) -> None:

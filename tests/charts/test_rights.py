@@ -7,6 +7,8 @@ from tests.charts import calls
 from tests.charts.calls import Right
 from tests.charts.conftest import Objects
 
+pytestmark = pytest.mark.helm
+
 ALL = (
     "node.evict=true",
     "manager.latency=true",
