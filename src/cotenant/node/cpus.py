@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import threading
 from collections.abc import Mapping
 
 import msgspec
@@ -42,6 +43,7 @@ class Assignments:
         self._directory = directory
         self._give = give
         self._asked_at = -math.inf
+        self._refreshing = threading.Lock()
         self._held: Mapping[str, frozenset[int]] | None = None
         self._state: cpu_manager.CpuManagerState | None = None
         self.configuration: KubeletConfiguration | None = None
@@ -50,7 +52,18 @@ class Assignments:
         self.problem = ""
 
     def refresh(self) -> None:
-        """Look at the kubelet's state, and now and then ask it for its configuration. What fails stays as it was."""
+        """Look at the kubelet's state, and now and then ask it for its configuration. What fails stays as it was.
+
+        Pods are asked for from two threads; the second one finds the first at it and goes on with what is known.
+        """
+        if not self._refreshing.acquire(blocking=False):
+            return
+        try:
+            self._refresh()
+        finally:
+            self._refreshing.release()
+
+    def _refresh(self) -> None:
         self.problem = "" if self.policy is not None or self._asked_at == -math.inf else UNKNOWN
         try:
             self._state = cpu_manager.read(self._root, self._directory)
