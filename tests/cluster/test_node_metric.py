@@ -152,6 +152,11 @@ def topologies(kubeconfig: pathlib.Path) -> Iterator[None]:
     objects.delete(TOPOLOGY)
 
 
+def annotations() -> dict[str, str]:
+    found: dict[str, str] = cluster.request("GET", TOPOLOGY)["metadata"].get("annotations") or {}
+    return found
+
+
 def read_back() -> nodes.Topology:
     return nodes.decode_topology(cluster.request("GET", TOPOLOGY), "nrt", nodes.Topology(cpus=()))
 
@@ -167,8 +172,8 @@ def test_the_topology_is_accepted_follows_pods_and_is_left_alone_otherwise(
         assert len(found.cpus) == os.cpu_count()
         assert found.kubelet_policy == "none"
         assert "".join(pool.cpuset for pool in found.share_pools or ()) == f"0-{(os.cpu_count() or 1) - 1}"
+        wait_for(lambda: annotations().get(nodes.CPU_MANAGER_ANNOTATION) == '{"policy":"none"}', 70, "its CPU policy")
         whole = cluster.request("GET", TOPOLOGY)
-        assert whole["metadata"]["annotations"][nodes.CPU_MANAGER_ANNOTATION] == '{"policy":"none"}'
         assert [zone["name"] for zone in whole["zones"]] == sorted({f"node-{cpu.node}" for cpu in found.cpus})
         assert whole["metadata"]["ownerReferences"][0]["kind"] == "Node"
         cluster.request(
@@ -176,9 +181,9 @@ def test_the_topology_is_accepted_follows_pods_and_is_left_alone_otherwise(
         )
         took = wait_for(lambda: all("1" not in pool.cpuset for pool in read_back().share_pools or ()), 60)
         print(f"the pool left the pod's CPU out {took:.1f} s after it was made")
-        written = cluster.request("GET", TOPOLOGY)["metadata"]["annotations"]
+        written = annotations()
         programs.settle(12)
-        assert cluster.request("GET", TOPOLOGY)["metadata"]["annotations"] == written
+        assert annotations() == written
     finally:
         agent.stop()
     assert agent.returncode == 0, agent.output()
