@@ -14,6 +14,8 @@ import msgspec
 Settings = TypeVar("Settings")
 
 ENVIRONMENT = "COTENANT_SETTINGS"
+ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}
+"""glibc gives each thread a heap of its own and keeps what was free in it; unless the operator says otherwise."""
 
 
 class Envelope(msgspec.Struct, Generic[Settings]):
@@ -28,7 +30,9 @@ def become(module: str, settings: Any, as_json: bool) -> NoReturn:
     text = msgspec.json.encode(Envelope(settings, as_json), enc_hook=str).decode()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**os.environ, ENVIRONMENT: text})
+    os.execve(
+        sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], {**ALLOCATOR, **os.environ, ENVIRONMENT: text}
+    )
 
 
 def received(kind: type[Settings], started_by: str) -> Envelope[Settings]:

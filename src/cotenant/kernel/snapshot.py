@@ -28,13 +28,20 @@ _KUBEPODS_DEPTH_MAX = 3
 _CLASSES: Mapping[str, KubeQos] = {"burstable": "Burstable", "besteffort": "BestEffort"}
 
 
+LISTED_AFTER = 2
+"""A directory of which more than so many files are asked for is listed once: vendors' files are mostly not there."""
+
+
 class KernelFiles:
     """Files below a root, each read at most once."""
 
     def __init__(self, root: paths.Root) -> None:
-        self._root = root
+        # Text, not pathlib: with 150 pods this is asked some thousand times a second.
+        self._prefix = str(root.directory).rstrip("/")
         self._content: dict[str, str | None] = {}
         self._exists: dict[str, bool] = {}
+        self._asked: dict[str, int] = {}
+        self._names: dict[str, frozenset[str]] = {}
 
     def read(self, path: str) -> str | None:
         if path not in self._content:
@@ -42,7 +49,7 @@ class KernelFiles:
         return self._content[path]
 
     def _read(self, path: str) -> str | None:
-        file = File(self._root.directory / path)
+        file = File(f"{self._prefix}/{path}")
         try:
             return file.read().decode(errors="replace").removesuffix("\n")
         except errors.KernelError:
@@ -52,12 +59,26 @@ class KernelFiles:
 
     def exists(self, path: str) -> bool:
         if path not in self._exists:
-            self._exists[path] = os.path.exists(self._root.directory / path)
+            self._exists[path] = self._look(path)
         return self._exists[path]
+
+    def _look(self, path: str) -> bool:
+        directory, _, name = path.rpartition("/")
+        names = self._names.get(directory)
+        if names is None:
+            asked = self._asked[directory] = self._asked.get(directory, 0) + 1
+            if asked <= LISTED_AFTER:
+                return os.path.exists(f"{self._prefix}/{path}")
+            try:
+                names = frozenset(os.listdir(f"{self._prefix}/{directory}"))
+            except OSError:
+                names = frozenset()
+            self._names[directory] = names
+        return name in names
 
     def directories(self, path: str) -> tuple[str, ...]:
         try:
-            with os.scandir(self._root.directory / path) as entries:
+            with os.scandir(f"{self._prefix}/{path}") as entries:
                 return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
         except OSError:
             return ()

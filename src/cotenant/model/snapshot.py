@@ -117,6 +117,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         hierarchy = self.hierarchies.get(controller)
         if hierarchy is None:
             return None
+        if hierarchy.path and group and file:  # asked some thousand times a round
+            return f"{hierarchy.path}/{group}/{file}"
         return "/".join(part for part in (hierarchy.path, group, file) if part)
 
     def sysctl(self, name: str) -> str:

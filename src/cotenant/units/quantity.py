@@ -1,6 +1,7 @@
 """Quantities: Kubernetes' ``500m`` and ``2Gi``, durations like ``1s`` and ``500ms``."""
 
 import decimal
+import functools
 import re
 
 from cotenant.units import errors
@@ -34,6 +35,7 @@ class BadQuantity(errors.CotenantError):
     """The text is not a quantity or a duration."""
 
 
+@functools.lru_cache(maxsize=1024)
 def parse(value: str | int | float) -> decimal.Decimal:
     """Return the exact value of a Kubernetes quantity (``"500m"`` → 0.5, ``"2Gi"`` → 2147483648, ``4`` → 4).
 
