@@ -36,8 +36,8 @@ def page() -> Iterator[Server]:
 
 @pytest.fixture
 def on(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(controller, "ROUND_SECONDS", 0.02)
-    monkeypatch.setattr(controller, "LIST_SECONDS", 0.02)
+    monkeypatch.setattr(controller, "LIST_SECONDS", 60.0)
+    monkeypatch.setattr(controller, "LEAST_LIST_SECONDS", 0.02)
     cluster.context = dataclasses.replace(cluster.context, settings=Settings(latency=True))
     for listed_at in (PODS, WEB_PODS, SERVICES, CONFIG):
         cluster.api.objects.setdefault(listed_at, {})
@@ -76,7 +76,7 @@ async def test_pods_are_read_and_told_by_service_and_by_node(on: Cluster, page: 
         add_pod(on, page, name, node, metric="s")
     add_pod(on, page, "other", "n1")
     table = on.context.latencies
-    async with on.running(Latency()):
+    async with on.running(Latency(pause_seconds=0.02)):
         await until(lambda: page.counts()["/shop-a"] > 0 and page.counts()["/shop-b"] > 0)
         count(page, "shop-a", 1000)
         count(page, "shop-b", 0, slow=200)
@@ -90,13 +90,13 @@ async def test_pods_are_read_and_told_by_service_and_by_node(on: Cluster, page: 
         assert 'cotenant_manager_latency_sources{state="read"} 2.0' in text
 
 
-async def test_a_services_annotation_finds_its_pods(on: Cluster, page: Server) -> None:
+async def test_a_services_annotation_finds_its_pods_at_once(on: Cluster, page: Server) -> None:
     annotations = {"cotenant.io/latency-metric": "s"}
     metadata = {"namespace": "web", "annotations": annotations}
     on.api.put(SERVICES, "front", metadata=metadata, spec={"selector": {"app": "shop"}})
     count(page, "shop-a", 0)
     add_pod(on, page, "shop-a", "n1", at=WEB_PODS)
-    async with on.running(Latency()):
+    async with on.running(Latency(pause_seconds=0.02)):
         await until(lambda: page.counts()["/shop-a"] > 0)
         count(page, "shop-a", 500)
         await until(lambda: p99(on.context.latencies).get("web/front") is not None)
@@ -107,7 +107,7 @@ async def test_a_page_that_fails_and_an_annotation_that_is_none_are_told(on: Clu
     add_pod(on, page, "shop-a", "n1", metric="s")
     add_pod(on, page, "shop-b", "n1", metric="s{")
     table = on.context.latencies
-    async with on.running(Latency()):
+    async with on.running(Latency(pause_seconds=0.02)):
         await until(lambda: any(one.error for one in table.services()))
         (shop,) = table.services()
         assert "1 of 1 pods" in shop.error
@@ -131,7 +131,7 @@ async def test_queries_come_from_the_configmap_and_a_bad_one_keeps_the_last(on: 
     metadata = {"namespace": "cotenant-system"}
     on.api.put(CONFIG, "cotenant", metadata=metadata, data={"latency.yaml": QUERY % page.url})
     table = on.context.latencies
-    async with on.running(Latency()):
+    async with on.running(Latency(pause_seconds=0.02)):
         await until(lambda: p99(table, "n1").get("web/search") is not None)
         assert p99(table, "n1")["web/search"] == pytest.approx(0.099)
         on.api.put(CONFIG, "cotenant", metadata=metadata, data={"latency.yaml": "services: [{name: x}]"})

@@ -5,8 +5,9 @@ Pages are read by a few threads, each with a deadline: neither the webhook nor a
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -31,7 +32,8 @@ CONFIG_NAME = "cotenant"
 CONFIG_KEY = "latency.yaml"
 ROUND_SECONDS = 15.0
 LIST_SECONDS = 30.0
-"""How often the pods of annotated Services are listed."""
+"""How often the pods of annotated Services are listed, unless a Service changes meanwhile."""
+LEAST_LIST_SECONDS = 1.0
 THREADS = 8
 TARGETS_LIMIT = 500
 """Pages read in one round: eight threads and four seconds each make it in time while most answer at once."""
@@ -50,18 +52,22 @@ class _Annotated(Generic[Object]):
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
+        self.changed = asyncio.Event()
 
     def replaced(self, objects: dict[str, Object]) -> None:
         self.objects = {key: value for key, value in objects.items() if value.annotated}
+        self.changed.set()
 
     def put(self, key: str, value: Object) -> None:
         if value.annotated:
             self.objects[key] = value
+            self.changed.set()
         else:
-            self.objects.pop(key, None)
+            self.removed(key)
 
     def removed(self, key: str) -> None:
-        self.objects.pop(key, None)
+        if self.objects.pop(key, None) is not None:
+            self.changed.set()
 
 
 class Latency:
@@ -69,8 +75,8 @@ class Latency:
 
     name = "latency"
 
-    def __init__(self, read: Callable[[Source, float], None] | None = None) -> None:
-        self._read = read or read_once
+    def __init__(self, pause_seconds: float = ROUND_SECONDS) -> None:
+        self._pause_seconds = pause_seconds
         self._pods: _Annotated[targets.PodObject] = _Annotated()
         self._services: _Annotated[targets.ServiceObject] = _Annotated()
         self._of_services: dict[str, targets.Target] = {}
@@ -101,7 +107,7 @@ class Latency:
                 tasks.create_task(self._listing(context))
                 while True:
                     await self.round(context, pool)
-                    await asyncio.sleep(ROUND_SECONDS)
+                    await asyncio.sleep(self._pause_seconds)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # a page that hangs does not hold up the end
 
@@ -122,8 +128,12 @@ class Latency:
 
     async def _listing(self, context: Context) -> None:
         while True:
+            self._services.changed.clear()
             await self.list_pods(context)
-            await asyncio.sleep(LIST_SECONDS)
+            await asyncio.sleep(LEAST_LIST_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LIST_SECONDS - LEAST_LIST_SECONDS):
+                    await self._services.changed.wait()
 
     async def list_pods(self, context: Context) -> None:
         """List the pods of annotated Services; where that fails, the last ones stay."""
@@ -177,7 +187,7 @@ class Latency:
         loop = asyncio.get_running_loop()
         sources = [*table.pods.values(), *table.queries.values()]
         await asyncio.gather(
-            *(loop.run_in_executor(pool, self._read, source, context.clock.monotonic()) for source in sources)
+            *(loop.run_in_executor(pool, read_once, source, context.clock.monotonic()) for source in sources)
         )
         wall = context.clock.wall()
         for source in sources:
