@@ -47,6 +47,23 @@ def test_an_annotation_that_cannot_be_read_is_named_with_its_file(annotations: d
         nodes.decode_node({"metadata": {"annotations": annotations}}, "node.json", HERE)
 
 
+def test_a_topology_as_koordlet_writes_it() -> None:
+    annotations = {
+        "kubelet.koordinator.sh/cpu-manager-policy": "{}",
+        "node.koordinator.sh/be-cpu-shared-pools": "null",
+        "node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"0"}]',
+        "node.koordinator.sh/cpu-topology": '{"detail":[{"id":0,"core":0,"socket":0,"node":0}]}',
+        "node.koordinator.sh/pod-cpu-allocs": "null",
+        "node.koordinator.sh/reservation": "{}",
+        "node.koordinator.sh/system-qos-resource": "null",
+    }
+    written = {"metadata": {"annotations": annotations}}
+    found = nodes.decode_topology(written, "nrt.json", CPUS)
+    assert found.share_pools == (Pool(0, "0"),)
+    assert (found.be_share_pools, found.kubelet_pinned, len(found.cpus)) == (None, frozenset(), 1)
+    assert nodes.with_topology_annotations(HERE, written, "nrt.json") == HERE
+
+
 def test_usage_that_is_left_out_is_unknown() -> None:
     found = nodes.decode_usage(json.dumps({"node": {"cpu_millicores": 5}, "later": 1}), "usage.json")
     assert (found.node.cpu_millicores, found.node.memory_bytes, found.system.cpu_millicores) == (5, None, None)

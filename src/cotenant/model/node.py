@@ -186,7 +186,8 @@ def with_topology_annotations(node: Node, value: Any, place: str) -> Node:
 
 def _pools(annotations: Mapping[str, Any], name: str, place: str) -> tuple[Pool, ...] | None:
     text = annotations.get(name)
-    return None if text is None else tuple(msgspec.convert(_json(text, name, place), list[Pool]))
+    listed = None if text is None else _json(text, name, place)
+    return None if listed is None else tuple(msgspec.convert(listed, list[Pool]))
 
 
 def _pinned(annotations: Mapping[str, Any], place: str) -> frozenset[int]:
@@ -217,6 +218,8 @@ def _annotation(annotations: Mapping[str, Any], name: str, place: str) -> Mappin
     if name not in annotations:
         return {}
     value = _json(annotations[name], name, place)
+    if value is None:
+        return {}  # what koordlet writes where a node has none
     if not isinstance(value, dict):
         raise BadNode(f"{place}: annotation {name} is not a JSON object")
     return value
