@@ -62,6 +62,52 @@ def test_an_unknown_difference_stays_unexplained(machine: Make) -> None:
     assert [one.path for one in found.unexplained if one.path.endswith(f"{group}/cpu.bvt_warp_ns")]
 
 
+LIMITED = {"requests": {"cpu": "100m", "memory": "20Mi"}, "limits": {"cpu": "300m", "memory": "50Mi"}}
+MEMORY = {
+    "enable": True, "minLimitPercent": 50, "lowLimitPercent": 30, "throttlingPercent": 80, "pageCacheLimitPercent": 50,
+}  # fmt: skip
+
+
+def test_memory_as_koordlet_reckons_it(machine: Make) -> None:
+    slo = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": MEMORY}, "beClass": {"memoryQOS": MEMORY}}}
+    node = machine("anolis-bvt")
+    online, offline = (
+        node.pod("a", "Burstable", "LS", containers=[LIMITED]),
+        node.pod("b", "Burstable", "BE", containers=[LIMITED]),
+    )
+    node.enforce(slo)
+    by_hand = {
+        (node.container(offline), "memory.high"): "13743894528",
+        (online, "memory.high"): "max",
+        (online, "memory.pagecache_limit.size"): "0",
+        (online, "memory.pagecache_limit.enable"): "0",
+        ("kubepods/burstable", "memory.low"): "6291456",
+    }
+    assert compared(node, slo).differences == ()
+    for (group, file), value in by_hand.items():
+        node.write("memory", group, file, value)
+    found = compared(node, slo)
+    assert {one.path for one in found.differences} == {node.path("memory", group, file) for group, file in by_hand}
+    assert found.unexplained == ()
+
+
+def test_a_burst_that_the_kernel_refused_koordlet(machine: Make) -> None:
+    slo = {"cpuBurstStrategy": {"policy": "auto"}}
+    node = machine("mainline-v1")
+    group = node.pod("a", "Burstable", "LS", containers=[LIMITED])
+    place = node.container(group)
+    for at in (group, place):
+        node.write("cpu", at, "cpu.cfs_quota_us", "30000")
+    node.enforce(slo)
+    node.write("cpu", place, "cpu.cfs_burst_us", "0")
+    (refused,) = compared(node, slo).differences
+    assert (refused.wanted, refused.found) == ("30000", "0")
+    assert "this kernel refuses" in refused.explanation
+    node.write("cpu", place, "cpu.cfs_burst_us", "1000")
+    (another,) = compared(node, slo).differences
+    assert another.explanation == ""
+
+
 def test_what_cannot_be_undone_comes_first(machine: Make) -> None:
     node = machine("openeuler")
     node.pod("a", "Burstable", "LS")

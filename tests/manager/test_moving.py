@@ -66,7 +66,6 @@ async def test_each_node_says_what_would_change(koordinator: ApiServer, client: 
         texts = [change.text for change in one.changes]
         assert any("CgroupReconcile" in text for text in texts), "memory QoS is asked for, the gate is off"
         assert any("BECPUEvict" in text for text in texts), "koordlet evicts, we do not unless told"
-        assert any("no batch-cpu limit" in text for text in texts)
         assert any("annotation has no `enable`" in text for text in texts)
         assert any(change.subject.endswith("netQOSPolicy") for change in one.changes if change.kind == "refused")
         assert [KINDS.index(change.kind) for change in one.changes] == sorted(

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 from cotenant.act.draft import Plan, Target
+from cotenant.model.pod import BATCH_MEMORY, Pod
 from cotenant.model.snapshot import PodGroup, Snapshot
 from cotenant.units import contents, ordering
 
@@ -106,6 +107,10 @@ def _is_unlimited(snapshot: Snapshot, target: Target) -> bool:
     return target.value.split()[0] in ("-1", "max")
 
 
+def _has_no_burst(snapshot: Snapshot, target: Target) -> bool:
+    return snapshot.files.read(target.path) in (None, "0")
+
+
 def _is_annotated(snapshot: Snapshot, target: Target) -> bool:
     group = _group(snapshot, target)
     return group is not None and group.pod is not None and bool(group.pod.cpu_qos)
@@ -114,6 +119,19 @@ def _is_annotated(snapshot: Snapshot, target: Target) -> bool:
 def _is_system(snapshot: Snapshot, target: Target) -> bool:
     group = _group(snapshot, target)
     return group is not None and group.pod is not None and group.pod.qos_label == "SYSTEM"
+
+
+def _is_offline_without_batch(snapshot: Snapshot, target: Target) -> bool:
+    group = _group(snapshot, target)
+    return group is not None and group.pod is not None and group.pod.qos_label == "BE" and not _has_batch(group.pod)
+
+
+def _has_batch(pod: Pod) -> bool:
+    return any(container.extended_request(BATCH_MEMORY) for container in pod.containers)
+
+
+def _is_outside_pods(snapshot: Snapshot, target: Target) -> bool:
+    return _group(snapshot, target) is None
 
 
 def _is_one_way(snapshot: Snapshot, target: Target) -> bool:
@@ -125,8 +143,9 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "group_identity",
         ("cpu.bvt_warp_ns",),
-        "the pod has a cpuQOS annotation: koordlet writes 0 where it has no `enable`, and the class's value again at"
-        " each change of the NodeSLO; here an annotation without `enable` changes nothing",
+        "the pod has a cpuQOS annotation: koordlet writes 0 where it has no `enable`, gives the pod's containers the"
+        " class's value all the same, and the pod too at each change of the NodeSLO; here an annotation counts for pod"
+        " and containers, and without `enable` it changes nothing",
         _is_annotated,
     ),
     Known(
@@ -163,19 +182,23 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "cpu_suppress",
         ordering.CPUSET_FILES,
-        "a moving target that both follow second by second; besides, there is hysteresis here, CPUs that the kubelet"
-        " pinned are not given away, and where more is allowed than there is, all of it is given",
+        "a moving target that both follow second by second; besides, offline work keeps min(2, ceil(CPUs/4)) CPUs here"
+        " and 2 there, there is hysteresis here, CPUs that the kubelet pinned are not given away, and where more is"
+        " allowed than there is, all of it is given",
     ),
     Known(
         "batch_resources",
         ordering.QUOTA_FILES,
-        "a container without a batch-cpu limit: koordlet gives it a quota of almost nothing; here no limit is no limit",
+        "a container without a batch-cpu limit: koordlet before 1.3 gives it a quota of almost nothing; here, and since"
+        " then there, no limit is no limit",
         _is_unlimited,
     ),
     Known(
         "cpu_burst",
-        ("cpu.max.burst",),
-        "koordlet asks for more burst than quota, which a v2 kernel refuses; here it is the smaller of the two",
+        ("cpu.max.burst", "cpu.cfs_burst_us"),
+        "koordlet asks for more burst than quota, which this kernel refuses, so that there is none; here it is the"
+        " smaller of the two",
+        _has_no_burst,
     ),
     Known(
         "cpu_burst",
@@ -190,6 +213,26 @@ KNOWN: tuple[Known, ...] = (
     ),
     Known(
         "memory_qos",
+        ("memory.min", "memory.low", "memory.high"),
+        "an offline pod without batch-memory: koordlet takes it to ask for nothing and to have no limit; here its"
+        " native request and limit count",
+        _is_offline_without_batch,
+    ),
+    Known(
+        "memory_qos",
+        ("memory.low",),
+        "koordlet adds up the pods' shares for the directory before it raises each to its memory.min, so that the"
+        " directory protects less than the pods in it",
+        _is_outside_pods,
+    ),
+    Known(
+        "memory_qos",
+        ("memory.pagecache_limit.size", "memory.pagecache_limit.sync", "memory.pagecache_limit.enable"),
+        "koordlet limits page cache on cgroup v2 only",
+        lambda snapshot, target: snapshot.version("memory") == 1,
+    ),
+    Known(
+        "memory_qos",
         ("memory.soft_limit_in_bytes",),
         "koordlet does nothing where there is no memory.low; here the soft limit stands in",
     ),
@@ -200,5 +243,5 @@ KNOWN: tuple[Known, ...] = (
         _is_one_way,
     ),
     Known("block_io", ("io.max", "io.weight", "io.latency"), "koordlet has block I/O on cgroup v1 only"),
-    Known("core_sched", (), "koordlet's core scheduling is off by default and asks for files that only Anolis has"),
+    Known("core_sched", (), "koordlet's core scheduling is behind its gate CoreSched, which is off by default"),
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from cotenant.act import group_identity, slo_fields
-from cotenant.model.pod import BATCH_CPU, Pod
+from cotenant.model.pod import Pod
 from cotenant.model.policy import NodeSlo
 from cotenant.model.priority import InterfaceName
 
@@ -94,7 +94,6 @@ def changes(
         *_annotations(slo, pods),
         *_gated(slo, gates),
         *_suppression(slo),
-        *_batch(pods),
         *(Change("refused", field, reason) for field, reason in slo_fields.refused(written)),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
@@ -171,13 +170,3 @@ def _suppression(slo: NodeSlo) -> Iterator[Change]:
             "the least that suppression leaves offline work is min(2, ceil(CPUs/4)) CPUs; by koordlet 2,000 µs of quota"
         )
         yield Change("differs", "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy", text)
-
-
-def _batch(pods: Sequence[Pod]) -> Iterator[Change]:
-    for pod in pods:
-        if not pod.active or pod.qos_label != "BE" or not pod.has_extended_spec:
-            continue
-        for container in pod.containers:
-            if container.extended_request(BATCH_CPU) and container.extended_limit(BATCH_CPU) is None:
-                text = f"container {container.name} has no batch-cpu limit: almost no quota by koordlet, no limit here"
-                yield Change("differs", pod.key, text)
