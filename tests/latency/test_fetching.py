@@ -36,7 +36,7 @@ def test_one_byte_at_a_time_does_not_hold_the_caller(server: Server) -> None:
     started = time.monotonic()
     with pytest.raises(Unreadable, match="did not end in time"):
         fetching.get(f"{server.url}/slow", timeout_s=0.2)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # the whole body would take 20 s
 
 
 def test_a_body_without_end_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

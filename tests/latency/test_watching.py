@@ -114,7 +114,7 @@ def test_each_service_has_a_thread_of_its_own_that_ends(server: Server, tmp_path
     ready = threading.Event()
     watch._watched[1].read = ready.set  # type: ignore[method-assign]
     watch.start()
-    assert ready.wait(2)
+    assert ready.wait(15)
     watch.stop()
     assert [one.service for one in watch.services()] == ["pay", "shop"]
     assert watch.over(["anything"]) == watch.services()
@@ -134,5 +134,5 @@ def test_a_defect_while_reading_does_not_end_watching(tmp_path: pathlib.Path, mo
 
     watch._watched[0].read = read  # type: ignore[method-assign]
     watch.start()
-    assert done.wait(2)
+    assert done.wait(15)
     watch.stop()
