@@ -65,6 +65,23 @@ class Processes:
         known.pop(name, None)
         self._file.write_text(json.dumps(known))
 
+    def kill(self, name: str, timeout_seconds: float = 10) -> None:
+        """End one program at once, and wait until nothing of it is left: a zombie's threads may still hold its port.
+
+        :raises TimeoutError: if it is still there.
+        """
+        pid = self.pid(name)
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + timeout_seconds
+        while pathlib.Path(f"/proc/{pid}").exists():
+            if child := _children.get(pid):
+                child.poll()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} does not end")
+            time.sleep(0.05)
+
     def stop_all(self) -> None:
         """End every program, the newest first."""
         for name in reversed(list(self._read())):
