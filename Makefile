@@ -37,7 +37,7 @@ generate: venv ## write the generated pages, schemas and tables
 	@$(BIN)/python tools/generate.py
 
 test-fast: venv ## unit tests only, under 30 s
-	@$(BIN)/pytest -q -n auto -m "not real and not browser and not helm and not vm and not cluster"
+	@$(BIN)/pytest -q -n auto -m "not real and not browser and not slow and not vm and not cluster"
 
 test: venv ## every test that needs no long build
 	@tools/packages.sh $(TEST_PACKAGES)

@@ -8,6 +8,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 CHART = pathlib.Path(__file__).parents[2] / "charts/cotenant"
 DEFINITIONS = sorted([*CHART.glob("definitions/*.yaml"), *CHART.glob("koordinator/*.yaml")])
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]

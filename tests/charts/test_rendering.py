@@ -22,7 +22,7 @@ UNKNOWN_KINDS = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
 
 Render = Callable[..., Objects]
 
-pytestmark = pytest.mark.helm
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -7,7 +7,7 @@ from tests.charts import calls
 from tests.charts.calls import Right
 from tests.charts.conftest import Objects
 
-pytestmark = pytest.mark.helm
+pytestmark = pytest.mark.slow
 
 ALL = (
     "node.evict=true",

@@ -7,6 +7,8 @@ from tests.act.machine import Machine
 
 from cotenant.cli import app
 
+pytestmark = pytest.mark.slow
+
 SLO = """
 apiVersion: slo.koordinator.sh/v1alpha1
 kind: NodeSLO

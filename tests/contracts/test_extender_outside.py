@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 READY_SECONDS = 20.0
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},

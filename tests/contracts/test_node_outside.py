@@ -9,6 +9,8 @@ import pytest
 from tests.contracts.node_tree import Commands, Node, pod, slo
 from tests.contracts.node_tree import identity as identities
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = {
     "openeuler": (False, "openeuler-qos-level", "cpu.qos_level", {2: "0", -1: "-1"}),
     "anolis-bvt": (False, "anolis-bvt", "cpu.bvt_warp_ns", {2: "2", -1: "-1"}),

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.contracts.console import command, cotenant
 
+pytestmark = pytest.mark.slow
+
 STALL = "{} avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
 GROUP = "system.slice/web.service"
 PERIOD = "300ms"

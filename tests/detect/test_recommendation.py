@@ -17,6 +17,8 @@ from cotenant.detect.recommendation import NotEnough, recommend
 from cotenant.detect.truth import Episode
 from cotenant.model import sample, series
 
+pytestmark = pytest.mark.slow
+
 PERIOD_S = 30.0
 HOURS = 16
 START = 1_796_000_000

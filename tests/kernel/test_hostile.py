@@ -15,6 +15,8 @@ from cotenant.kernel.cgroup import classes
 from cotenant.model import sample as samples
 from cotenant.units.clock import ManualClock
 
+pytestmark = pytest.mark.slow
+
 TREES = ("mainline-6.18-v1", "v1-cgroupfs-kubepods", "v2-systemd-kubepods")
 NUMBERS = ("completions", "in_flight", "online", "memory_bytes", "oom_kills")
 

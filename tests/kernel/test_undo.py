@@ -12,6 +12,8 @@ from cotenant.kernel import executor, undo
 from cotenant.units import ordering
 from cotenant.units.plan import PlanItem
 
+pytestmark = pytest.mark.slow
+
 CPU = "sys/fs/cgroup/cpu/kubepods"
 UID = "0a1b2c3d-0000-1111-2222-333344445555"
 

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
 
 PROGRAM = textwrap.dedent(

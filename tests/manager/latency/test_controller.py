@@ -81,6 +81,7 @@ async def test_pods_are_read_and_told_by_service_and_by_node(on: Cluster, page: 
         count(page, "shop-a", 1000)
         count(page, "shop-b", 0, slow=200)
         await until(lambda: (p99(table, "n2").get("web/shop") or 0) > 0.5)
+        await until(lambda: p99(table, "n1").get("web/shop") is not None)  # scraped at times of its own
         assert p99(table, "n1")["web/shop"] == pytest.approx(0.099)
         assert (p99(table)["web/shop"] or 0) > 0.5
         assert p99(table, "n9")["web/shop"] is None

@@ -17,6 +17,8 @@ from cotenant.api.rollout import HOLD_ANNOTATION
 from cotenant.manager.rollout import controller, machine
 from cotenant.manager.rollout.controller import Rollouts
 
+pytestmark = pytest.mark.slow
+
 ROLLOUTS = "apis/cotenant.io/v1alpha1/colocationrollouts"
 REPORTS = "apis/cotenant.io/v1alpha1/nodeinterferencereports"
 RULES = "apis/cotenant.io/v1alpha1/detectionruleconfigs"
