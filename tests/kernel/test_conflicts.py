@@ -30,6 +30,27 @@ def test_a_second_agent_is_found(tmp_path: pathlib.Path, agent: str, by: str) ->
     assert "process 7" in conflicts.find(tree.root)[0].reason
 
 
+def test_one_that_has_ended_and_waits_for_its_parent_is_no_agent(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file("proc/7/comm", "koordlet")
+    (tree.root.proc / "7/cmdline").write_bytes(b"")
+    assert names(tree) == []
+
+
+def test_one_that_is_known_is_followed_without_a_look_at_the_others(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    for process in ("7", "8"):
+        tree.file(f"proc/{process}/comm", "koordlet")
+        tree.file(f"proc/{process}/cmdline", "/koordlet\0")
+    (known,) = conflicts.agents(tree.root)
+    assert (known.name, known.process) == ("koordlet", 7)
+    assert conflicts.remaining(tree.root, [known]) == (known,)
+    tree.file("proc/7/comm", "sleep")
+    tree.file("proc/7/cmdline", "sleep\0")
+    assert conflicts.remaining(tree.root, [known]) == ()
+    assert [agent.process for agent in conflicts.agents(tree.root)] == [8]
+
+
 def test_an_argument_is_no_agent(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path, v1=("cpu",))
     tree.file("proc/7/comm", "grep")

@@ -6,8 +6,8 @@ With a second agent cotenant observes only, until it is told otherwise: two writ
 import fcntl
 import os
 import pathlib
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -35,45 +35,71 @@ def find(root: paths.Root) -> list[Conflict]:
     return [*_agents(root), *_core_scheduling(evidence), *_sched_ext(evidence)]
 
 
+class Agent(NamedTuple):
+    """Another co-location agent that is there. ``process`` None: seen by the lock that it holds."""
+
+    name: str
+    process: int | None
+    reason: str
+
+
+def agents(root: paths.Root) -> tuple[Agent, ...]:
+    """Return the other co-location agents, one entry each. Looks at every process."""
+    found: dict[str, Agent] = {}
+    for agent in (*_running(root), *_holding(root)):
+        found.setdefault(agent.name, agent)
+    return tuple(found.values())
+
+
+def remaining(root: paths.Root, known: Iterable[Agent]) -> tuple[Agent, ...]:
+    """Return those of the agents that are still there, without a look at other processes."""
+    return tuple(agent for agent in known if _is_there(root, agent))
+
+
+def _is_there(root: paths.Root, agent: Agent) -> bool:
+    if agent.process is not None:
+        return agent.name in _names(root.proc / str(agent.process))
+    return any(_is_held(root, root.directory / file) for file in LOCK_FILES[agent.name])
+
+
 def _agents(root: paths.Root) -> Iterator[Conflict]:
-    seen: set[str] = set()
-    for name, reason in [*_running(root), *_holding(root)]:
-        if name in seen:
-            continue
-        seen.add(name)
+    for name, _, reason in agents(root):
         remedy = f"stop {name} on this node, or keep cotenant to observing: two agents would write the same files"
         yield Conflict(name, "agent", f"{AGENTS[name]} agent {reason}", remedy)
 
 
-def _running(root: paths.Root) -> Iterator[tuple[str, str]]:
+def _running(root: paths.Root) -> Iterator[Agent]:
     try:
-        processes = sorted((name for name in os.listdir(root.proc) if name.isdigit()), key=int)
+        processes = sorted(int(name) for name in os.listdir(root.proc) if name.isdigit())
     except OSError:
         return
     for process in processes:
-        for name in AGENTS:
-            if name in _names(root.proc / process):
-                yield name, f"runs as process {process}"
+        for name in _names(root.proc / str(process)) & AGENTS.keys():
+            yield Agent(name, process, f"runs as process {process}")
 
 
 def _names(process: pathlib.Path) -> set[str]:
-    """Return what a process calls itself, by its task name and its command line; nothing once it is gone."""
-    names = set()
+    """Return what a process calls itself, by its command line and its task name; nothing once it is gone.
+
+    A kernel thread has no command line, and one that has ended and waits for its parent has none left: it writes no
+    more, though its name is still there.
+    """
     try:
-        names.add((process / "comm").read_text(errors="replace").strip())
         arguments = (process / "cmdline").read_text(errors="replace").split("\0")
-        names.add(os.path.basename(arguments[0]))
+        if not arguments[0]:
+            return set()
+        names = {os.path.basename(arguments[0]), (process / "comm").read_text(errors="replace").strip()}
     except OSError:
-        pass  # gone, or not ours to read: what is known so far counts
+        return set()  # gone, or not ours to read
     return names | {name for name in AGENTS if name[:COMM_MAX] in names}
 
 
-def _holding(root: paths.Root) -> Iterator[tuple[str, str]]:
+def _holding(root: paths.Root) -> Iterator[Agent]:
     """An agent in another PID namespace is seen by the lock that it holds."""
     for name, files in LOCK_FILES.items():
         for file in files:
             if _is_held(root, root.directory / file):
-                yield name, f"holds {file}"
+                yield Agent(name, None, f"holds {file}")
 
 
 def _is_held(root: paths.Root, path: pathlib.Path) -> bool:

@@ -60,7 +60,7 @@ class Enforcer:
         self._probed_s: float | None = None
         self._interface: PriorityInterface
         self._topology: Topology
-        self._agents: tuple[str, ...] = ()
+        self._agents: tuple[conflicts.Agent, ...] = ()
         self.irreversible_writes = 0
         """Files written that the kernel does not take back."""
 
@@ -95,7 +95,7 @@ class Enforcer:
     @property
     def conflict(self) -> str:
         """The other agents that keep us from writing, as text; empty when there are none."""
-        return "" if self._beside_others else ", ".join(self._agents)
+        return "" if self._beside_others else ", ".join(agent.name for agent in self._agents)
 
     def write(self, items: Sequence[PlanItem]) -> list[executor.Outcome]:
         """Carry out a plan from any thread; nothing is done while another agent is there."""
@@ -131,16 +131,12 @@ class Enforcer:
     def _probe(self) -> None:
         now = self._clock.monotonic()
         if self._probed_s is not None and now - self._probed_s < REPROBE_SECONDS:
-            if self._agents:
-                self._agents = _agents(self._root)  # what it leaves behind is ours from the moment it is gone
+            if self._agents and not conflicts.remaining(self._root, self._agents):
+                self._agents = conflicts.agents(self._root)  # what it leaves behind is ours from the moment it is gone
             return
         self._probed_s = now
         self._interface = (
             probing.choose(self._root, self._wanted) if self._wanted is not None else probing.probe(self._root)
         )
         self._topology = topology.read(self._root)
-        self._agents = _agents(self._root)
-
-
-def _agents(root: paths.Root) -> tuple[str, ...]:
-    return tuple(conflict.name for conflict in conflicts.find(root) if conflict.kind == "agent")
+        self._agents = conflicts.agents(self._root)
