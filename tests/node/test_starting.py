@@ -1,12 +1,18 @@
 import json
+import pathlib
 
 import pytest
+from tests.act.machine import Machine
 
+from cotenant.kernel import enforcing, executor
 from cotenant.model.node import Cpu, Node, Pool, Topology
 from cotenant.model.policy import NodeSlo, ThresholdStrategy
 from cotenant.model.priority import PriorityInterface
 from cotenant.model.snapshot import HeldFiles, Snapshot
 from cotenant.node import nri, starting
+from cotenant.node.kubelet import Kubelet, PodSource, Settings
+from cotenant.node.policy import Policy
+from cotenant.units.clock import ManualClock
 
 SPEC = {"containers": {"c": {"limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "100Mi"},
                              "requests": {"kubernetes.io/batch-cpu": "500"}}}}  # fmt: skip
@@ -53,6 +59,24 @@ def test_cpus_that_the_scheduler_gave_come_without_a_quota() -> None:
 
 def test_a_pod_that_asks_for_nothing_of_ours_is_left_alone() -> None:
     assert adjustment(pod({}, {}, "kubepods-burstable-podu.slice")) == nri.Adjustment()
+
+
+def test_beside_another_agent_no_container_is_adjusted(tmp_path: pathlib.Path) -> None:
+    machine = Machine(tmp_path)
+    root = machine.show(everything=True)
+    clock = ManualClock()
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    kept = Policy("n1", "enforce")
+    decisions = starting.Starting(PodSource(Kubelet(Settings()), clock), kept, enforcer)
+    seen = pod({"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": json.dumps(SPEC)})
+    assert decisions.adjust(seen, "c") == nri.Adjustment(shares=512, quota_usec=50_000, memory_limit_bytes=100 << 20)
+    for name, text in (("comm", "koordlet\n"), ("cmdline", "/koordlet\0")):
+        (root.proc / "77").mkdir(exist_ok=True)
+        (root.proc / "77" / name).write_text(text)
+    clock.advance(enforcing.REPROBE_SECONDS)
+    assert decisions.adjust(seen, "c") is None
+    kept.mode = "observe"
+    assert decisions.adjust(seen, "c") is None
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,16 @@ class Starting:
         self._enforcer.carry_out(snapshot, lambda found: planning.plan(found, slo, STRATEGIES).items)
 
     def adjust(self, seen: nri.StartedPod, container: str) -> nri.Adjustment | None:
-        """Return what a container is to have, in mode enforce; None where the pod asks for nothing of ours."""
+        """Return what a container is to have, in mode enforce; None where the pod asks for nothing of ours.
+
+        None beside another agent too: where two plugins set the same value, the runtime starts no container at all.
+        """
         if self._policy.mode != "enforce":
             return None
         pod = model_of(seen, (container,))
         snapshot = self._enforcer.look([pod])
+        if self._enforcer.conflict:
+            return None
         wanted = adjustment_of(snapshot, pod, self._policy.slo or NodeSlo())
         return None if wanted == nri.Adjustment() else wanted
 
