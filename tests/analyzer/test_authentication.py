@@ -19,7 +19,7 @@ from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.kube import channel
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import Client
-from cotenant.node import sending
+from cotenant.node import sending, simulation
 from cotenant.units.clock import ManualClock
 
 ACCOUNT = "system:serviceaccount:cotenant-system:cotenant-node"
@@ -254,3 +254,13 @@ async def test_a_certificate_is_known_by_a_name_and_renewed_without_a_restart(
         assert await knock(believing_the_old, address) == grpc.StatusCode.UNAVAILABLE
         made.unlink()
         assert await knock(named, address) == grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_simulated_nodes_are_let_in_by_a_token_that_is_bound_to_none(
+    fleet: Fleet, address: str, certificate: Any, users: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    users["all"] = user(None)
+    plan = simulation.Plan(count=3, address=address, open_channel=open_secure(certificate, tmp_path, "all"))
+    counts = await simulation.run(plan, 1.5)
+    assert counts["sent"] > 0
+    assert set(fleet.nodes) == {"node-0", "node-1", "node-2"}

@@ -108,6 +108,8 @@ def test_one_scenario_after_another_and_nothing_left(released: None) -> None:
     wait_for(lambda: "cotenant.io/interference" in node_labels(), 60, "the verdict on the node")
     wait_for(lambda: objects.found(f"{objects.NODE_SLOS}/{node.NAME}") is not None, 60, "the node's NodeSLO")
     wait_for(lambda: all(trusted_webhooks()), 60, "the webhook to be trusted")
+    # The agent has just been replaced, by one with full rights: its first sample takes a second or two.
+    wait_for(lambda: "cotenant_psi_cpu_some_ratio" in metrics_of("node", 7072), 60, "the new agent's first sample")
     seen = metrics_of("node", 7072) | metrics_of("analyzer", 7070) | metrics_of("manager", 8090)
     seen |= metrics_of("scheduler", 8088) | metrics_of("scheduler", 8089)
     print(f"not shown on a calm cluster: {sorted(queried() - seen)}")
@@ -150,8 +152,8 @@ def idle(uid: str) -> str:
 
 
 def test_uninstalling_gives_back_what_was_written_to_the_kernel(released: None) -> None:
-    if not pathlib.Path("/sys/fs/cgroup/cpu/cpu.idle").exists() and not pathlib.Path("/sys/fs/cgroup/cpu").exists():
-        pytest.skip("the real node of a test runs on cgroup v1 today")
+    if not pathlib.Path("/sys/fs/cgroup/cpu/cpu.shares").exists():
+        pytest.skip("the files looked at here are those of cgroup v1, where the real node of a test runs today")
     made = cluster.request("POST", objects.PODS, objects.pod("be", "real", labels={"koordinator.sh/qosClass": "BE"}))
     uid = made["metadata"]["uid"]
     try:
@@ -172,7 +174,6 @@ def test_uninstalling_gives_back_what_was_written_to_the_kernel(released: None) 
         said = install.uninstall()
         print(said)
         assert idle(uid) == "0"
-        assert not pathlib.Path("/run/cotenant/node-enforces").exists() or idle(uid) == "0"
         wait_for(lambda: found_of_ours() == [], 60, f"nothing of ours: {found_of_ours()}")
     finally:
         objects.delete(f"{objects.PODS}/be")
