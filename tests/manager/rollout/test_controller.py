@@ -211,6 +211,16 @@ async def test_conflicts_on_nodes_are_tried_again(fleet: Fleet) -> None:
         await until(lambda: fleet.phase() == "Completed", 20)
 
 
+async def test_a_cluster_without_the_kind_is_asked_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "ABSENT_SECONDS", 0.05)
+    del fleet.api.objects[ROLLOUTS]
+    async with fleet.cluster.running(Rollouts()):
+        await asyncio.sleep(0.2)
+        assert "cotenant_rollout_failures_total 0.0" in metrics(fleet)
+        fleet.rollout()
+        await until(lambda: len(fleet.changed()) == 1)
+
+
 async def test_a_tick_that_breaks_does_not_end_the_manager(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

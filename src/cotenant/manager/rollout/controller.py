@@ -34,6 +34,8 @@ MAX_ELAPSED_SECONDS = 10.0
 """A longer pause between two ticks was not watched."""
 STATUS_SECONDS = 15.0
 """How often times alone are written."""
+ABSENT_SECONDS = 30.0
+"""How often a cluster without the kind is asked for it."""
 SWEEP_SECONDS = 600.0
 SETTLE_SECONDS = 30.0
 """How long what was written may take to be seen; then what is seen counts."""
@@ -77,7 +79,7 @@ class Rollouts:
                     term.failed_unexpectedly(error)
                 if following is None and term.active:  # nothing is followed in a cluster without rollouts
                     following = tasks.create_task(term.seeing.run())
-                await asyncio.sleep(TICK_SECONDS)
+                await asyncio.sleep(TICK_SECONDS if term.defined else ABSENT_SECONDS)
 
 
 class Term:
@@ -96,6 +98,8 @@ class Term:
         self.malformed = 0
         self.failures = 0
         self.broken = 0
+        self.defined = True
+        """Whether the cluster has the kind."""
 
     @property
     def active(self) -> bool:
@@ -107,13 +111,14 @@ class Term:
         try:
             self.rollouts = await self._list()
         except errors.NotFound:
-            self.rollouts = {}  # the kind is not installed: there are none
+            self.rollouts, self.defined = {}, False
             return
         except errors.KubeError as error:
             self._failed(f"rollouts: {error}")
             for memory in self._memories.values():
                 memory.watched_at = None
             return
+        self.defined = True
         uids = {rollout.metadata.uid for rollout in self.rollouts.values()}
         self._memories = {uid: memory for uid, memory in self._memories.items() if uid in uids}
         if not self.seeing.ready:
