@@ -1,6 +1,7 @@
 """Agents are started anew, a tenth of them at a time: no verdict changes, no limit is dropped, a rollout goes on."""
 
 import contextlib
+import json
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ import node
 ROLLOUTS = "/apis/cotenant.io/v1alpha1/colocationrollouts"
 NODES = "/api/v1/nodes"
 QOS = "koordinator.sh/qosClass"
-SLO = {
-    "resourceUsedThresholdWithBE": {
-        "enable": True, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota",
+CONFIG = "/api/v1/namespaces/default/configmaps"
+STRATEGIES = {
+    "resource-threshold-config": {
+        "clusterStrategy": {"enable": True, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota"}
     },
-    "resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}},
-}  # fmt: skip
+    "resource-qos-config": {"clusterStrategy": {"beClass": {"cpuQOS": {"enable": True}}}},
+}
+"""From these the manager makes the node's NodeSLO."""
 CPU = pathlib.Path("/sys/fs/cgroup/cpu")
 UPGRADED = ("kwok-0", "kwok-1")
 """A tenth of the simulated nodes; the first is noisy."""
@@ -109,7 +112,9 @@ def offline(kubeconfig: pathlib.Path) -> Iterator[pathlib.Path]:
     if not (CPU / "cpu.shares").exists():
         pytest.skip("the files looked at here are those of cgroup v1, where the real node of a test runs today")
     objects.install_node_slos()
-    objects.set_node_slo(node.NAME, SLO)
+    data = {key: json.dumps(value) for key, value in STRATEGIES.items()}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "slo-controller-config"}, "data": data}
+    cluster.request("POST", CONFIG, config)
     made = cluster.request(
         "POST", PODS, objects.pod("upgraded", "real", labels={QOS: "BE", "cotenant.io/workload-type": "scan"})
     )["metadata"]
@@ -118,7 +123,9 @@ def offline(kubeconfig: pathlib.Path) -> Iterator[pathlib.Path]:
         yield CPU / f"kubepods/besteffort/pod{made['uid']}"
     finally:
         objects.delete(f"{PODS}/upgraded")
-        objects.delete(f"{objects.NODE_SLOS}/{node.NAME}")
+        objects.delete(f"{CONFIG}/slo-controller-config")
+        objects.delete(f"{CONFIG}/cotenant-slo-config")
+        objects.delete(objects.NODE_SLOS)
         objects.delete(ROLLOUTS)
         gone = {"labels": {"cotenant.io/mode": None}, "annotations": {"cotenant.io/rollout": None}}
         objects.patch(f"{NODES}/{node.NAME}", {"metadata": gone})
@@ -152,9 +159,16 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
         running.callback(programs.run, ["restore"], own_run=own_run)
         running.enter_context(pipeline.analyzer(tmp_path))
         manager = programs.Program(
-            ["manager", "--namespace=default", "--listen=127.0.0.1:18093"], tmp_path / "manager.log"
+            [
+                "manager",
+                "--namespace=default",
+                "--slo-config=default/slo-controller-config",
+                "--listen=127.0.0.1:18093",
+            ],
+            tmp_path / "manager.log",
         )
         running.callback(manager.stop)
+        running.callback(lambda: print(f"{status()}\n{manager.output()[-800:]}"))
         with agent(tmp_path, own_run):
             wait_for(lambda: pipeline.report().get("nodeFacts", {}).get("mode") == "observe", 60, "the agent's facts")
             wait_for(lambda: pipeline.report()["nodeFacts"].get("workloadTypes") == ["scan"], 60, "what it hosts")
@@ -167,6 +181,7 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
             }
             body = {"apiVersion": "cotenant.io/v1alpha1", "kind": "ColocationRollout", "metadata": {"name": "real"}}
             cluster.request("POST", ROLLOUTS, {**body, "spec": spec})
+            wait_for(lambda: status().get("changed") == 1, 60, "the node to be changed")
             took = wait_for(lambda: held() == (True, True), 60, f"the node to enforce: {status()}")
             print(f"the real node was held {took:.1f} s after the rollout began")
             wait_for(lambda: status().get("phase") == "Soaking", 60, f"the soak: {status()}")
