@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from cotenant.kernel import conflicts, enforcing, executor, paths
+from cotenant.kernel import enforcing, executor, paths
 from cotenant.node.releasing import RETRY_SECONDS, Releasing
 from cotenant.units.clock import ManualClock
 from cotenant.units.plan import PlanItem
@@ -78,13 +78,14 @@ def test_what_cannot_be_put_back_is_counted_once_and_tried_again(root: paths.Roo
     assert releasing.problem == ""
 
 
-def test_nothing_is_released_under_another_agent_s_hands(root: paths.Root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_released_under_another_agent_s_hands(root: paths.Root) -> None:
     clock = ManualClock()
     writer = enforcer(root, clock)
     releasing = Releasing(root, writer, clock)
     releasing.follow("enforce")
     write(writer)
-    monkeypatch.setattr(conflicts, "find", lambda _: [conflicts.Conflict("koordlet", "agent", "runs", "stop it")])
+    (root.proc / "77").mkdir()
+    (root.proc / "77/comm").write_text("koordlet\n")
     clock.advance(60)
     writer.look([])
     releasing.follow("observe")

@@ -3,6 +3,7 @@
 With a second agent cotenant observes only, until it is told otherwise: two writers of the same files help nobody.
 """
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -84,13 +85,14 @@ def _names(process: pathlib.Path) -> set[str]:
     A kernel thread has no command line, and one that has ended and waits for its parent has none left: it writes no
     more, though its name is still there.
     """
-    try:
+    names: set[str] = set()
+    with contextlib.suppress(OSError):  # gone, or not ours to read: what else is known counts
         arguments = (process / "cmdline").read_text(errors="replace").split("\0")
         if not arguments[0]:
-            return set()
-        names = {os.path.basename(arguments[0]), (process / "comm").read_text(errors="replace").strip()}
-    except OSError:
-        return set()  # gone, or not ours to read
+            return names
+        names.add(os.path.basename(arguments[0]))
+    with contextlib.suppress(OSError):
+        names.add((process / "comm").read_text(errors="replace").strip())
     return names | {name for name in AGENTS if name[:COMM_MAX] in names}
 
 
