@@ -13,6 +13,7 @@ import yaml
 from tests.charts.conftest import CHART, Objects, binaries, containers
 
 from cotenant.cli import app
+from cotenant.detect import templates
 
 SCENARIOS = sorted(path.stem.removeprefix("values-") for path in CHART.glob("values-*.yaml"))
 NEWEST = "1.37"
@@ -24,6 +25,7 @@ EVERYTHING = (
     "kata.enabled=true",
     "scheduler.extender.beside=true",
     "manager.latency=true",
+    "strategyTemplates.ledger.qosClass=LSR",
 )
 ELSEWHERE = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "CustomResourceDefinition"}
 """Kinds of the Prometheus operator are not Kubernetes' own; definitions are tried in ``tests/api``."""
@@ -171,3 +173,20 @@ def test_promtool_takes_the_alerts() -> None:
     command = [str(promtool), "check", "rules", str(CHART / "files/alerts.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_strategy_templates_reach_every_program_that_reads_them(render: Render) -> None:
+    objects = render("full", "strategyTemplates.ledger.qosClass=LSR", "strategyTemplates.ledger.weights.ioCongestion=1")
+    (config,) = [one for one in objects if one["metadata"]["name"] == "cotenant-strategy-templates"]
+    found = templates.parse(config["data"]["templates.yaml"], "the chart's")
+    assert found["ledger"].qos_class == "LSR"
+    told = {
+        name
+        for name, container, _ in containers(objects)
+        if "--templates=/etc/cotenant/templates/templates.yaml" in container.get("args", [])
+    }
+    assert told == {
+        "DaemonSet/cotenant-node/node",
+        "Deployment/cotenant-analyzer/analyzer",
+        "Deployment/cotenant-manager/manager",
+    }
