@@ -190,3 +190,12 @@ def test_strategy_templates_reach_every_program_that_reads_them(render: Render) 
         "Deployment/cotenant-analyzer/analyzer",
         "Deployment/cotenant-manager/manager",
     }
+
+
+def test_the_admission_policy_is_the_one_that_the_page_explains(render: Render) -> None:
+    page = (CHART.parents[1] / "docs/scheduler.md").read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (text,) = [block for block in blocks if "ValidatingAdmissionPolicy" in block]
+    explained = {one["kind"]: one["spec"] for one in yaml.safe_load_all(text)}
+    installed = {one["kind"]: one["spec"] for one in render("observe-only") if one["kind"] in explained}
+    assert installed == explained
