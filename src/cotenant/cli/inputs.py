@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cotenant.units import errors
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, yaml_problem
 
 if TYPE_CHECKING:
     from cotenant.model.policy import NodeSlo
@@ -46,10 +46,10 @@ def read(path: pathlib.Path) -> bytes:
         raise BadInput(f"{path}: {error.strerror}") from None
 
 
-def read_object(path: pathlib.Path) -> Mapping[str, Any]:
-    """Return the first object in a YAML or JSON file.
+def read_object(path: pathlib.Path, *kinds: str) -> Mapping[str, Any]:
+    """Return the first object in a YAML or JSON file; one that does not say its kind is taken for what is wanted.
 
-    :raises BadInput: if the file cannot be read, or there is none.
+    :raises BadInput: if the file cannot be read, there is none, or it is of none of these kinds.
     """
     text = read(path)
     try:
@@ -60,7 +60,9 @@ def read_object(path: pathlib.Path) -> Mapping[str, Any]:
         try:
             value = next(iter(yaml.safe_load_all(text)), None)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise BadInput(f"{path}: {' '.join(str(error).split())}") from None
+            raise BadInput(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
     if not isinstance(value, Mapping):
         raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")
+    if kinds and (found := value.get("kind", kinds[0])) not in kinds:
+        raise BadInput(f"{path}: its kind is {found}; give a {' or '.join(kinds)}")
     return value

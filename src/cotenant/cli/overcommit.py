@@ -146,16 +146,19 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
     if wall is None:
         raise typer.BadParameter(f"--at {at}: write a time like 2026-11-30T00:00:00Z")
 
-    def as_kind(value: Any, path: pathlib.Path, kind: Any) -> Any:
+    def part(path: File, field: str, empty: Any, kind: Any, *kinds: str) -> Any:
+        if path is None:
+            return empty
+        value = inputs.read_object(path, *kinds)
         try:
-            return msgspec.convert(value, kind, strict=False)
+            return msgspec.convert((value.get(field) or empty) if field else value, kind, strict=False)
         except MALFORMED as error:
             raise inputs.BadInput(f"{path}: {error}") from None
 
-    listed = [] if pods is None else as_kind(inputs.read_object(pods).get("items") or [], pods, list[PodObject])
-    data = {} if config is None else as_kind(inputs.read_object(config).get("data") or {}, config, dict[str, str])
-    reported = None if metric is None else as_kind(inputs.read_object(metric), metric, node_metric.NodeMetric)
-    found = as_kind(inputs.read_object(node), node, nodes.NodeObject)
+    listed = part(pods, "items", [], list[PodObject], "PodList", "List")
+    data = part(config, "data", {}, dict[str, str], "ConfigMap")
+    reported = part(metric, "", None, node_metric.NodeMetric, "NodeMetric")
+    found = part(node, "", None, nodes.NodeObject, "Node")
     return looking.state(found, listed, reported, data, ManualClock(wall=wall))
 
 

@@ -78,7 +78,7 @@ def plan(
     from cotenant.units.malformed import MALFORMED
 
     try:
-        wanted = msgspec.convert(inputs.read_object(file), ColocationRollout)
+        wanted = msgspec.convert(inputs.read_object(file, "ColocationRollout"), ColocationRollout)
     except MALFORMED as error:
         raise inputs.BadInput(f"{file}: {error}") from None
 

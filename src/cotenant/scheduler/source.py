@@ -15,6 +15,7 @@ from cotenant.api.reading import Row, row_of
 from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
+from cotenant.units.malformed import yaml_problem
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def _read_yaml(path: pathlib.Path, content: bytes, json_error: Exception) -> lis
     try:
         return list(yaml.safe_load_all(content))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(f"{path}: neither JSON nor YAML: {' '.join(str(error).split())}") from None
+        raise BadFile(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
 
 
 def _objects_of(path: pathlib.Path, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
