@@ -56,7 +56,7 @@ def nodes(
     from cotenant.kube import channel
     from cotenant.node import simulation
 
-    channel.check(address, analyzer_ca)
+    channel.check(address, analyzer_ca, "--address")
     label, given, value = noisy_when.partition("=")
     if noisy_when and not (follow and label and given):
         raise typer.BadParameter("give LABEL=VALUE, and --follow", param_hint="--noisy-when")

@@ -92,14 +92,14 @@ def _read(ca_file: pathlib.Path) -> bytes:
         raise errors.BadConfiguration(f"--analyzer-ca {ca_file}: {error.strerror}") from None
 
 
-def check(address: str, ca_file: pathlib.Path | None) -> None:
-    """Refuse an address that would be spoken to in plaintext beyond this machine.
+def check(address: str, ca_file: pathlib.Path | None, option: str = "--analyzer") -> None:
+    """Refuse an address that would be spoken to in plaintext beyond this machine; ``option`` is where it was given.
 
     :raises BadConfiguration: if it would, or it is no HOST:PORT.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise errors.BadConfiguration(f"--analyzer {address}: write HOST:PORT")
+        raise errors.BadConfiguration(f"{option} {address}: write HOST:PORT")
     if ca_file is not None:
         return
     try:
@@ -107,4 +107,4 @@ def check(address: str, ca_file: pathlib.Path | None) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise errors.BadConfiguration(f"--analyzer {address}: plaintext only on loopback; give --analyzer-ca FILE")
+        raise errors.BadConfiguration(f"{option} {address}: plaintext only on loopback; give --analyzer-ca FILE")

@@ -158,6 +158,8 @@ async def run(plan: Plan, seconds: float | None, client: Client | None = None) -
                 streams.obey(position, labels.of(node.name))
         tasks += [asyncio.create_task(sender.run()) for sender in streams.senders]
         await _stream(plan, streams, labels.of if client is not None else None, seconds)
+    except asyncio.CancelledError:
+        pass  # told to end: what was sent until now is the answer
     finally:
         for task in tasks:
             task.cancel()
