@@ -41,6 +41,9 @@ def command(
     ),
 ) -> None:
     """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way."""
+    _refuse_what_does_not_go_together(
+        koordinator, daemonsets, bool(node), kubeconfig is not None, bool(require or names or workloads)
+    )
     if koordinator:
         moving.show(kubeconfig, node, as_json)
         return
@@ -64,6 +67,19 @@ def command(
             rows += [("cpuQOS without enable: taken as 0", pod) for pod in use.without_enable]
             printing.print_table(("workload", "pod"), rows, "No pod uses identity 1.")
     check.require(found, required)
+
+
+def _refuse_what_does_not_go_together(
+    koordinator: bool, daemonsets: bool, node: bool, kubeconfig: bool, of_this_node: bool
+) -> None:
+    if koordinator and daemonsets:
+        raise BadRequest("--koordinator and --daemonsets are two questions: ask one at a time")
+    if (koordinator or daemonsets) and of_this_node:
+        raise BadRequest("--require and --workloads are about this node; leave out --koordinator and --daemonsets")
+    if node and not koordinator:
+        raise BadRequest("--node goes with --koordinator; without it this node is checked")
+    if kubeconfig and not (koordinator or daemonsets):
+        raise BadRequest("--kubeconfig goes with --koordinator or --daemonsets; without them this node is checked")
 
 
 def _interface(name: str | None) -> InterfaceName | None:

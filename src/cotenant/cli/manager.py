@@ -74,16 +74,20 @@ def manage(
     from typing import get_args
 
     from cotenant.cli import printing, service_account
-    from cotenant.kube.channel import Peer
+    from cotenant.kube import channel
     from cotenant.manager import controller, program
     from cotenant.manager.webhook import settings as webhook_settings
     from cotenant.units import quantity
+    from cotenant.web import serving
 
     place = slo_config.split("/")
     if len(place) != 2 or not all(place):
         raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
     token = token_file or service_account.file("token")
-    peer = Peer(address=analyzer, ca_file=analyzer_ca, token_file=token, name=analyzer_name)
+    serving.split_address(listen)
+    if analyzer:
+        channel.check(analyzer, analyzer_ca)
+    peer = channel.Peer(address=analyzer, ca_file=analyzer_ca, token_file=token, name=analyzer_name)
     if node_metric not in get_args(controller.NodeMetricWhen):
         raise typer.BadParameter(f"--node-metric {node_metric}: give auto, always or never")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -144,6 +148,8 @@ def admit(
     if json:
         printing.print_json(msgspec.to_builtins(verdicts))
     else:
+        if not verdicts:
+            typer.echo("there is no pod in these files: nothing to judge", err=True)
         for one in verdicts:
             typer.echo(f"# {one.namespace}/{one.name}: {_outcome(one.applied, one.refused)}")
             for warning in one.warnings:

@@ -80,6 +80,10 @@ def command(
         raise typer.BadParameter("an API server evicts; leave --no-cluster out", param_hint="--evict")
     if runtime is not None and not evict:
         raise typer.BadParameter("nothing is killed that was not to be evicted; give --evict", param_hint="--runtime")
+    if metrics:
+        from cotenant.web import serving
+
+        serving.split_address(metrics, "--metrics")
     token = token_file or service_account.file("token")
     settings = program.Settings(
         name=name,

@@ -1,6 +1,7 @@
 """``cotenant recommend``: thresholds for a class of nodes, from what was recorded of it."""
 
 import pathlib
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from cotenant.detect.scoring import Score
     from cotenant.local.past import Recorded
 
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 HISTORY, PROMETHEUS = "history", "prometheus"
 
 
@@ -53,6 +55,10 @@ def command(
     from cotenant.local import past, rules_file
     from cotenant.units import quantity
 
+    if not _NAME.fullmatch(name):
+        raise typer.BadParameter(
+            f"{name!r}: lower-case letters, digits, '-' and '.', as names of objects are", param_hint="--name"
+        )
     today = presets.get() if rules is None else rules_file.for_one_host(rules_file.load(rules)).rules
     recorded = _recorded(sources, data, url, hours, today)
     if latency is not None:
@@ -85,6 +91,7 @@ def _recorded(sources: list[str], data: pathlib.Path | None, url: str, hours: fl
     import time
 
     from cotenant.latency import fetching, prometheus
+    from cotenant.latency.errors import Unreadable
     from cotenant.local import listening, past
 
     if sources == [HISTORY]:
@@ -95,7 +102,10 @@ def _recorded(sources: list[str], data: pathlib.Path | None, url: str, hours: fl
             entry.signal for rule in today.detections.values() for entry in (*rule.signals, *rule.fallback_signals)
         ]
         plain = [signal for signal in signals if not signal.startswith("block.devices.")]
-        return past.of_prometheus(prometheus.Server(url), plain, time.time(), hours * 3600, today.window_seconds)
+        try:
+            return past.of_prometheus(prometheus.Server(url), plain, time.time(), hours * 3600, today.window_seconds)
+        except Unreadable as error:
+            raise past.BadPast(f"{error}; --url says where Prometheus' API is") from None
     if HISTORY in sources or PROMETHEUS in sources:
         raise typer.BadParameter("one of history and prometheus alone, or files", param_hint="--from")
     return past.of_files([pathlib.Path(source) for source in sources])

@@ -1,0 +1,93 @@
+"""Files and options that people get wrong: each is told its place and what to give, before anything is tried."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from cotenant.cli import app
+
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/overcommit"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["manager", "admit"],
+        ["manager", "render"],
+        ["rollout", "plan"],
+        ["overcommit", "--node"],
+        ["up", "--no-web", "--latency"],
+    ],
+)
+def test_bad_yaml_is_told_with_its_line(
+    words: list[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("a: b\n\tc: d\n")
+    assert app.run([*words, str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"cotenant: {file}: ")
+    assert "line 2: " in said
+    assert "byte string" not in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["overcommit", "--node", "{pod}"], "its kind is Pod; give a Node"),
+        (["overcommit", "--node", "{node}", "--pods", "{pod}"], "its kind is Pod; give a PodList or List"),
+        (["overcommit", "--node", "{node}", "--config", "{pod}"], "its kind is Pod; give a ConfigMap"),
+        (["overcommit", "--node", "{node}", "--metric", "{pod}"], "its kind is Pod; give a NodeMetric"),
+        (["rollout", "plan", "{pod}"], "its kind is Pod; give a ColocationRollout"),
+    ],
+)
+def test_another_kind_is_not_taken_for_an_empty_one(
+    words: list[str], said: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n")
+    assert app.run([word.format(pod=pod, node=EXAMPLE / "node.yaml") for word in words]) == 2
+    assert capsys.readouterr().err == f"cotenant: {pod}: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("check --koordinator --daemonsets", "ask one at a time"),
+        ("check --koordinator --require psi", "about this node"),
+        ("check --daemonsets --workloads pods.json", "about this node"),
+        ("check --node n1", "--node goes with --koordinator"),
+        ("check --kubeconfig x", "--kubeconfig goes with"),
+        ("node --node n1 --metrics 7072", "--metrics 7072: not HOST:PORT"),
+        ("manager --listen 8090", "--listen 8090: not HOST:PORT"),
+        ("manager --analyzer far:7443", "--analyzer far:7443: plaintext only on loopback"),
+        ("simulate nodes --address far:7443", "--address far:7443: plaintext only on loopback"),
+        ("recommend --name A_b", "--name: 'A_b': lower-case"),
+        ("recommend --from prometheus --url http://127.0.0.1:1", "--url says where Prometheus' API is"),
+    ],
+)
+def test_options_that_cannot_be_meant(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(words.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_files_without_a_pod_are_told_so(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("kind: ConfigMap\n")
+    assert app.run(["manager", "admit", str(file)]) == 0
+    assert "there is no pod in these files" in capsys.readouterr().err
+
+
+def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
+    program = (
+        "import os, signal, sys, threading\n"
+        "from cotenant.cli import app\n"
+        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "sys.exit(app.run(['simulate', 'nodes', '--count', '1', '--address', '127.0.0.1:1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2
+    assert "no analyzer took a sample" in done.stderr
