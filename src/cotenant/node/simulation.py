@@ -161,10 +161,11 @@ async def run(plan: Plan, seconds: float | None, client: Client | None = None) -
     except asyncio.CancelledError:
         pass  # told to end: what was sent until now is the answer
     finally:
+        counts = _counts(streams.senders)  # while those that are connected still are
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return _counts(streams.senders)
+    return counts
 
 
 async def _stream(
