@@ -55,6 +55,21 @@ def leaves(command: object, words: tuple[str, ...]) -> Iterator[tuple[tuple[str,
         yield from leaves(one, (*words, name))
 
 
+def test_the_chinese_readme_has_the_sections_commands_and_links_of_the_english_one() -> None:
+    def skeleton(name: str) -> dict[str, list[str]]:
+        text = (ROOT / name).read_text()
+        prose = FENCE.sub("", text)
+        return {
+            "commands": [re.sub(r"\s*#.*", "", line) for block in FENCE.findall(text) for line in block.splitlines()],
+            "headings": re.findall(r"^#+", prose, re.MULTILINE),
+            "rows": re.findall(r"^\|", prose, re.MULTILINE),
+            "code": sorted(re.findall(r"`([^`\n]+)`", prose)),
+            "links": sorted(link for link in LINK.findall(prose) if not link.startswith("README")),
+        }
+
+    assert skeleton("README.zh-CN.md") == skeleton("README.md")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_resolves(page: pathlib.Path) -> None:
     broken = []
