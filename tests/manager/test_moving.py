@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from typing import Any
 
@@ -71,6 +72,18 @@ async def test_each_node_says_what_would_change(koordinator: ApiServer, client: 
         assert [KINDS.index(change.kind) for change in one.changes] == sorted(
             KINDS.index(change.kind) for change in one.changes
         )
+
+
+async def test_offline_pods_with_native_memory_only_are_named(koordinator: ApiServer, client: Client) -> None:
+    spec = {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True}}}}
+    koordinator.put(SLOS, "anolis", spec=spec)
+    limited = {"limits": {"memory": "1Gi"}}
+    koordinator.put("api/v1/pods", "native", **pod("native", "BE", "anolis", resources=limited, kube="Burstable"))
+    running = await moving.read(client)
+    assert not [one for one in running.nodes("anolis")[0].changes if one.subject == "ns/native"], "the gate is off"
+    gated = dataclasses.replace(running, gates={**GATES, "CgroupReconcile": True})
+    (found,) = [one for one in gated.nodes("anolis")[0].changes if "batch-memory" in one.text]
+    assert (found.kind, found.subject) == ("differs", "ns/native")
 
 
 async def test_a_cluster_without_koordinator_is_empty(api: ApiServer, client: Client) -> None:

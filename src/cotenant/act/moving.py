@@ -94,6 +94,7 @@ def changes(
         *_annotations(slo, pods),
         *_gated(slo, gates),
         *_suppression(slo),
+        *_memory(slo, pods, gates),
         *(Change("refused", field, reason) for field, reason in slo_fields.refused(written)),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
@@ -170,3 +171,13 @@ def _suppression(slo: NodeSlo) -> Iterator[Change]:
             "the least that suppression leaves offline work is min(2, ceil(CPUs/4)) CPUs; by koordlet 2,000 µs of quota"
         )
         yield Change("differs", "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy", text)
+
+
+def _memory(slo: NodeSlo, pods: Sequence[Pod], gates: Mapping[str, bool]) -> Iterator[Change]:
+    if not slo.qos.be_class.memory_qos.enable or not gates.get("CgroupReconcile", False):
+        return
+    for pod in pods:
+        native = any(one.request_memory_bytes() or one.limit_memory_bytes() for one in pod.containers)
+        if pod.active and pod.qos_label == "BE" and native and not pod.has_extended_spec:
+            text = "offline without batch-memory: its native request and limit do not count by koordlet, they do here"
+            yield Change("differs", pod.key, text)
