@@ -33,6 +33,14 @@ def test_a_shadow_writes_nothing_even_in_mode_enforce(root: paths.Root) -> None:
     assert (beside.rounds, beside.differing > 0) == (1, True)
 
 
+def test_the_other_agent_shows_though_nothing_is_enforced(root: paths.Root) -> None:
+    (root.proc / "77").mkdir()
+    (root.proc / "77/comm").write_text("koordlet\n")
+    _, _, agent = shadowed(root)
+    agent.enforce_once()  # type: ignore[attr-defined]
+    assert agent.status.conflict == "koordlet"  # type: ignore[attr-defined]
+
+
 def test_a_difference_counts_once_it_has_lasted(root: paths.Root, caplog: pytest.LogCaptureFixture) -> None:
     beside, clock, agent = shadowed(root)
     caplog.set_level("INFO", "cotenant.node.shadow")

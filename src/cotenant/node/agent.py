@@ -282,6 +282,7 @@ class Agent:
         if self.shadow is not None:
             self.shadow.take(seen, plan)
         if not enforcing_now:
+            self.status.conflict = self._enforcer.conflict
             self._fast_path.aim((), ())
             self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
             return
