@@ -1,12 +1,13 @@
 import errno
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 import cotenant
-from cotenant.cli import app
+from cotenant.cli import app, catalogue
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +66,15 @@ def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("command", [one.name for one in catalogue.COMMANDS])
+def test_help_cuts_no_option_off(
+    command: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert app.run([command, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert [line for line in lines if re.match(r"\W*--[\w-]+…", line)] == []

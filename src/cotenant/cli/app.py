@@ -7,6 +7,7 @@ undone or was left out; 130 interrupted.
 import importlib
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,9 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 """The class of every complaint about usage, which typer does not export by name."""
 
 HELP_OPTIONS = ["-h", "--help"]
+BOXES_NEED_COLUMNS = 100
+"""In a narrower terminal typer's boxes cut off the names of options from LONG_NAME on; plain help wraps instead."""
+LONG_NAME = len("--priority-interface")
 VALUE_NAMES: dict[Any, str] = {str: "TEXT", int: "N", float: "N", pathlib.Path: "FILE"}
 
 
@@ -72,6 +76,9 @@ def _name_values(command: Any) -> None:
     for option in (command.get_help_option(context), *command.params):
         if isinstance(option, TyperOption) and option.metavar is None and not option.type_descriptor.is_choice:
             option.metavar = "" if option.is_flag else VALUE_NAMES.get(option.type_descriptor.annotation)
+    longest = max((len(name) for option in command.params for name in option.opts), default=0)
+    if longest >= LONG_NAME and shutil.get_terminal_size().columns < BOXES_NEED_COLUMNS:
+        command.rich_markup_mode = None
     for one in getattr(command, "commands", {}).values():
         _name_values(one)
 

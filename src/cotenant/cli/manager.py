@@ -133,7 +133,7 @@ def admit(
     affinity: Annotated[Literal["off", "soft", "hard"], typer.Option(help="As of the manager.")] = "soft",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what the webhook would make of pods in files; no cluster needed. Exit 1: some pod would be refused."""
+    """Print what the webhook would make of pods in files. No cluster needed; exit 1: some pod would be refused."""
     import msgspec
     import yaml
 
@@ -174,7 +174,7 @@ def render(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print what nodes would get of a ConfigMap in files; no cluster needed. Exit 1: part of it cannot be used."""
+    """Print what nodes would get of a ConfigMap in files. No cluster needed; exit 1: part of it cannot be used."""
     import msgspec
     import yaml
 
@@ -202,7 +202,7 @@ def unmutated(
     kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the pods that a profile chooses and that are not as it would make them. Exit 1: there are some."""
+    """List pods that are not as their profiles would make them. Exit 1: there are some."""
     import asyncio
 
     import msgspec
