@@ -91,3 +91,15 @@ def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
     assert done.returncode == 2
     assert "no analyzer took a sample" in done.stderr
+
+
+def test_an_api_server_that_is_not_there_is_named_and_nobody_waits_for_it(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    assert app.run(["simulate", "nodes", "--follow", "--seconds", "1", "--kubeconfig", str(kubeconfig)]) == 2
+    assert "GET http://127.0.0.1:1/api/v1/nodes: ConnectError" in capsys.readouterr().err

@@ -57,7 +57,7 @@ users: [{name: x, user: {}}]
 """
     )
     async with Client(load_configuration(config)) as nowhere:
-        with pytest.raises(errors.Unreachable, match="GET api/v1/nodes/n1"):
+        with pytest.raises(errors.Unreachable, match=r"^GET http://127\.0\.0\.1:1/api/v1/nodes/n1: "):
             await nowhere.get(NODES, "n1", dict)
 
 

@@ -83,12 +83,13 @@ def nodes(
 
 
 async def _run(plan: Any, seconds: float | None, kubeconfig: pathlib.Path | None, follow: bool) -> dict[str, int]:
-    from cotenant.kube.client import Client, load_configuration
+    from cotenant.kube.client import NODES, Client, load_configuration
     from cotenant.node import simulation
 
     if not follow:
         return await simulation.run(plan, seconds)
     async with Client(load_configuration(kubeconfig), "cotenant-simulate") as client:
+        await client.page(NODES, limit=1)  # to follow is to wait, for an API server that is not there as well
         return await simulation.run(plan, seconds, client)
 
 

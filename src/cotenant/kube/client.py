@@ -328,7 +328,8 @@ class Client:
                 headers=None if body is None else {"Content-Type": content_type},
             )
         except httpx2.HTTPError as error:
-            raise errors.Unreachable(f"{method} {path}: {type(error).__name__}: {error}") from None
+            where = f"{str(self._http.base_url).rstrip('/')}/{path}"
+            raise errors.Unreachable(f"{method} {where}: {type(error).__name__}: {error}") from None
         if answer.status_code >= 400:
             raise _failure(answer, f"{method} {path}")
         return answer.content
