@@ -74,11 +74,27 @@ def test_options_that_cannot_be_meant(words: str, said: str, capsys: pytest.Capt
     assert said in capsys.readouterr().err
 
 
-def test_files_without_a_pod_are_told_so(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text("kind: ConfigMap\n")
-    assert app.run(["manager", "admit", str(file)]) == 0
-    assert "there is no pod in these files" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "text", "status", "said"),
+    [
+        pytest.param(
+            ["rollout", "plan"],
+            "{metadata: {name: r, labels: {a: b}}, spec: {change: {mode: enforce}, stages: [{name: a, soak: 1}], "
+            "nodeSelector: {any: thing}, gatess: {}}}",
+            2,
+            "unknown: spec.stages[0].soak, spec.gatess; docs/rollout.md",
+            id="a misspelled gate is no rollout without one",
+        ),
+        pytest.param(["manager", "admit"], "kind: ConfigMap", 0, "there is no pod in these files", id="no pod"),
+    ],
+)
+def test_what_a_file_lacks_or_has_too_much_of_is_told(
+    words: list[str], text: str, status: int, said: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    assert app.run([*words, str(file)]) == status
+    assert said in capsys.readouterr().err
 
 
 def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:

@@ -1,7 +1,7 @@
 """Our kinds as CustomResourceDefinitions: generated, so that schema, code and documentation cannot drift apart."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -209,6 +209,25 @@ def definition(kind: Kind) -> Definition:
         "metadata": metadata,
         "spec": {"group": kind.group, "names": names, "scope": "Cluster", "versions": [version]},
     }
+
+
+def unknown_fields(kind: Kind, value: Mapping[str, Any]) -> list[str]:
+    """Return the places of fields that an object has and its kind does not: an API server may drop them silently."""
+    whole = definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return list(_strangers({name: part for name, part in value.items() if name != "metadata"}, whole, ""))
+
+
+def _strangers(value: Any, described: Definition, place: str) -> Iterator[str]:
+    if isinstance(value, list) and "items" in described:
+        for index, item in enumerate(value):
+            yield from _strangers(item, described["items"], f"{place}[{index}]")
+    elif isinstance(value, Mapping) and "properties" in described:
+        for name, part in value.items():
+            inner = f"{place}.{name}" if place else str(name)
+            if name in described["properties"]:
+                yield from _strangers(part, described["properties"][name], inner)
+            else:
+                yield inner
 
 
 def _column(column: Column) -> Definition:

@@ -72,15 +72,19 @@ def plan(
     """
     import msgspec
 
+    from cotenant.api import crd
     from cotenant.api.rollout import ColocationRollout
     from cotenant.cli import inputs, printing
     from cotenant.manager.rollout import planning
     from cotenant.units.malformed import MALFORMED
 
     try:
-        wanted = msgspec.convert(inputs.read_object(file, "ColocationRollout"), ColocationRollout)
+        given = inputs.read_object(file, "ColocationRollout")
+        wanted = msgspec.convert(given, ColocationRollout)
     except MALFORMED as error:
         raise inputs.BadInput(f"{file}: {error}") from None
+    if strangers := crd.unknown_fields(crd.ROLLOUT, given):
+        raise inputs.BadInput(f"{file}: unknown: {', '.join(strangers)}; docs/rollout.md has the fields")
 
     async def work(client: "Client") -> planning.Plan:
         from cotenant.api.rollout import TERMINAL
