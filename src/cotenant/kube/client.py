@@ -217,7 +217,7 @@ class Client:
                     if event.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
                         yield WatchEvent(event.type, event.object)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
-            raise errors.Unreachable(f"watch {path}: {type(error).__name__}: {error}") from None
+            raise errors.Unreachable(f"watch {self._url(path)}: {type(error).__name__}: {error}") from None
 
     async def create(
         self, resource: Resource, value: Any, kind: type[Object], *, namespace: str | None = None
@@ -311,6 +311,9 @@ class Client:
         """
         await self._send("DELETE", resource.path(name, namespace))
 
+    def _url(self, path: str) -> str:
+        return f"{str(self._http.base_url).rstrip('/')}/{path}"
+
     async def _send(
         self,
         method: str,
@@ -328,8 +331,7 @@ class Client:
                 headers=None if body is None else {"Content-Type": content_type},
             )
         except httpx2.HTTPError as error:
-            where = f"{str(self._http.base_url).rstrip('/')}/{path}"
-            raise errors.Unreachable(f"{method} {where}: {type(error).__name__}: {error}") from None
+            raise errors.Unreachable(f"{method} {self._url(path)}: {type(error).__name__}: {error}") from None
         if answer.status_code >= 400:
             raise _failure(answer, f"{method} {path}")
         return answer.content
