@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=False, add_completion=False)
 def manage(
     context: typer.Context,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where /metrics, /healthz and /readyz are.")
+        str, typer.Option(metavar="HOST:PORT", help="Where /metrics, /healthz, /readyz and /api/v1/latency are.")
     ] = "127.0.0.1:8090",
     namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Where our own objects are, the lease among them.")

@@ -165,7 +165,8 @@ def _print(found: "Recommendation", told: bool) -> None:
         for reason, names in reasons.items():
             typer.echo(f"{title}{f' ({reason})' if reason else ''}: {', '.join(dict.fromkeys(names))}")
     hours = found.expected.known_seconds / 3600
-    sys.stdout.write(f"\nSeen on {hours:.1f} held-out hours of {found.nodes} nodes, from which nothing was learnt:\n")
+    nodes = "1 node" if found.nodes == 1 else f"{found.nodes} nodes"
+    sys.stdout.write(f"\nSeen on {hours:.1f} held-out hours of {nodes}, from which nothing was learnt:\n")
     lines = [("today", found.today), ("recommended", found.expected)]
     printing.print_table(
         ["", "FALSE TRIGGERS", "A DAY", "AT MOST (95 %)", "CALM TIME TRIGGERED", "SLOW EPISODES MISSED"],
