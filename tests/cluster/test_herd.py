@@ -56,6 +56,6 @@ def test_two_bursts_do_not_pile_up_on_the_one_calm_node(kubeconfig: pathlib.Path
                 ratio = max(counts.values()) * cluster.KWOK_NODES / counts.total()
                 print(f"after burst {number}: max/mean {ratio:.2f}, the calm node has {counts['kwok-0']}")
                 assert ratio <= 1.5, counts
-                assert counts["kwok-0"] == max(counts.values())
+                assert counts["kwok-0"] >= 0.8 * BURST * number / cluster.KWOK_NODES  # and it is not avoided either
         finally:
             objects.delete(f"{PODS}?labelSelector=burst")
