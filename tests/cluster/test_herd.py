@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import objects
 import pipeline
+import programs
 from objects import PODS, wait_for
 
 import cluster
@@ -33,6 +34,11 @@ def placed() -> collections.Counter[str]:
     return collections.Counter(item["spec"]["nodeName"] for item in listed if item["spec"].get("nodeName"))
 
 
+def scores_differ() -> bool:
+    """Return whether the extender stands on reports that hold: none does before its first look at the lease."""
+    return not programs.get_json(f"http://{pipeline.EXTENDER}/readyz")["neutral"]
+
+
 def test_two_bursts_do_not_pile_up_on_the_one_calm_node(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> None:
     pipeline.install(RULES)
     (tmp_path / "noisy").mkdir()
@@ -48,6 +54,7 @@ def test_two_bursts_do_not_pile_up_on_the_one_calm_node(kubeconfig: pathlib.Path
         for number in range(1, cluster.KWOK_NODES):
             known = f"kwok-{number}"
             wait_for(lambda: pipeline.report(known).get("interferenceLevel", 0) > 0.3, 60, known)  # noqa: B023
+        wait_for(scores_differ, 30, "the extender to follow reports and lease")
         try:
             for number in (1, 2):
                 burst(number)
