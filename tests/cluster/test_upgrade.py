@@ -183,7 +183,7 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
             cluster.request("POST", ROLLOUTS, {**body, "spec": spec})
             wait_for(lambda: status().get("changed") == 1, 60, "the node to be changed")
             took = wait_for(lambda: held() == (True, True), 60, f"the node to enforce: {status()}")
-            print(f"the real node was held {took:.1f} s after the rollout began")
+            print(f"the real node was held {took:.1f} s after it was seen changed")
             wait_for(lambda: status().get("phase") == "Soaking", 60, f"the soak: {status()}")
         with Watch(held, 0.02) as watch:
             for _ in range(2):
