@@ -15,6 +15,9 @@ from objects import wait_for
 import cluster
 import node
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OUR_GROUPS = ("cotenant.io", "slo.koordinator.sh", "config.koordinator.sh", "topology.node.k8s.io")
+
 
 @pytest.fixture(scope="module")
 def image(kubeconfig: pathlib.Path) -> None:
@@ -22,9 +25,23 @@ def image(kubeconfig: pathlib.Path) -> None:
     install.import_image()
 
 
+def clear() -> None:
+    """Take away what earlier tests left by hand: kinds, which Helm does not take over, and leases of programs."""
+    for lease in cluster.request("GET", "/apis/coordination.k8s.io/v1/leases")["items"]:
+        name, namespace = lease["metadata"]["name"], lease["metadata"]["namespace"]
+        if name.startswith("cotenant"):
+            objects.delete(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+    for found in cluster.request("GET", DEFINITIONS)["items"]:
+        if found["spec"]["group"] in OUR_GROUPS:
+            name = found["metadata"]["name"]
+            objects.delete(f"{DEFINITIONS}/{name}")
+            wait_for(lambda: objects.found(f"{DEFINITIONS}/{name}") is None, 60, name)  # noqa: B023 - called at once
+
+
 @pytest.fixture
 def released(image: None) -> Iterator[None]:
-    """An end at which nothing is installed, whatever a test did."""
+    """A start and an end at which nothing is installed, whatever a test did."""
+    clear()
     yield
     if install.RELEASE in install.helm("list", "--short", f"--namespace={install.NAMESPACE}"):
         install.uninstall()
@@ -36,7 +53,7 @@ def found_of_ours() -> list[str]:
     """Return what of ours is in the cluster: objects by their labels and names, and marks on nodes."""
     found = []
     for path in (
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        DEFINITIONS,
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         "/apis/rbac.authorization.k8s.io/v1/roles",
