@@ -43,7 +43,7 @@ for m in MODULES; do $b insmod /modules/$m.ko; done
 $b mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,ro,cache=loose host /host
 for d in proc sys dev; do $b mount --bind /$d /host/$d; done
 $b mount -t tmpfs run /host/run
-$b mount -t tmpfs tmp /host/tmp
+$b mount -t tmpfs tmp /host/var/tmp
 $b mkdir -p /host/run/result
 $b mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000 result /host/run/result
 CGROUPS
@@ -152,7 +152,7 @@ def _initramfs(
     names = [name for name in MODULES[series] if _module(found, name, tree / "modules" / f"{name}.ko")]
     search = os.pathsep.join([str(REPOSITORY / "src"), *(path for path in sys.path if "site-packages" in path)])
     python = os.path.realpath(sys.executable)
-    command = f"PYTHONPATH={search}:{REPOSITORY} HOME=/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin {python} -S {script}"
+    command = f"PYTHONPATH={search}:{REPOSITORY} HOME=/var/tmp TMPDIR=/var/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin {python} -S {script}"
     text = INIT.replace("MODULES", " ".join(names)).replace("COMMAND", command)
     (tree / "init").write_text(text.replace("CGROUPS", V2 if version == 2 else V1))
     (tree / "init").chmod(0o755)
