@@ -152,7 +152,8 @@ def _initramfs(
     names = [name for name in MODULES[series] if _module(found, name, tree / "modules" / f"{name}.ko")]
     search = os.pathsep.join([str(REPOSITORY / "src"), *(path for path in sys.path if "site-packages" in path)])
     python = os.path.realpath(sys.executable)
-    command = f"PYTHONPATH={search}:{REPOSITORY} HOME=/var/tmp TMPDIR=/var/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin {python} -S {script}"
+    places = "HOME=/var/tmp TMPDIR=/var/tmp PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+    command = f"PYTHONPATH={search}:{REPOSITORY} {places} {python} -S {script}"
     text = INIT.replace("MODULES", " ".join(names)).replace("COMMAND", command)
     (tree / "init").write_text(text.replace("CGROUPS", V2 if version == 2 else V1))
     (tree / "init").chmod(0o755)
