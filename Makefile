@@ -36,7 +36,7 @@ fmt: venv ## format and fix what can be fixed
 generate: venv ## write the generated pages, schemas and tables
 	@$(BIN)/python tools/generate.py
 
-test-fast: venv ## unit tests only, under 30 s
+test-fast: venv ## unit tests only (a minute on two cores)
 	@$(BIN)/pytest -q -n auto -m "not real and not browser and not slow and not vm and not cluster"
 
 test: venv ## every test that needs no long build
