@@ -7,10 +7,11 @@ import pytest
 
 from cotenant.api import timestamp
 from cotenant.api.report import AgentCounts, NodeCheck, NodeFacts
-from cotenant.api.rollout import Gates
+from cotenant.api.rollout import Gates, LatencyGate
 from cotenant.manager.rollout import gates
 from cotenant.manager.rollout.holding import Hold
 from cotenant.manager.rollout.view import NodeView
+from cotenant.model.latency import P99, Quantile, ServiceLatency
 
 NOW = 1_800_007_200.0
 MODE = "cotenant.io/mode"
@@ -42,7 +43,7 @@ def view(
 def asked(gate: str, spec: dict[str, Any], *nodes: NodeView, share: float = 0.1, **latency: Any) -> gates.Result:
     """Return what one gate says."""
     given = msgspec.convert({gate: spec}, Gates)
-    found = gates.evaluate(given, nodes, gates.Latency(latency.get("now", {}), latency.get("before", {})), share, NOW)
+    found = gates.evaluate(given, nodes, gates.Latency(**({"now": {}, "before": {}} | latency)), share, NOW)
     return next(one for one in found if one.name == gate)
 
 
@@ -152,3 +153,28 @@ def test_no_changed_node_is_idle() -> None:
 )
 def test_latency(spec: dict[str, Any], now: dict[str, float], before: dict[str, float], state: str) -> None:
     assert asked("onlineLatency", spec, view(), now=now, before=before).state == state
+
+
+@pytest.mark.parametrize(
+    ("spec", "now", "before", "state"),
+    [
+        ({"maxSeconds": 0.1}, {"a": 0.05}, {}, "unknown"),
+        ({"maxSeconds": 0.1}, {"a": 0.2}, {}, "failing"),
+        ({"maxIncreaseRatio": 0.1}, {"a": 0.1}, {"a": 0.1}, "unknown"),
+        ({"maxIncreaseRatio": 0.1}, {"a": 0.2}, {"a": 0.1}, "failing"),
+    ],
+)
+def test_latency_beyond_the_last_bucket_can_fail_and_never_pass(
+    spec: dict[str, Any], now: dict[str, float], before: dict[str, float], state: str
+) -> None:
+    assert asked("onlineLatency", spec, view(), now=now, before=before, beyond=frozenset("a")).state == state
+
+
+def test_what_is_only_at_least_so_much_is_told_apart() -> None:
+    services = [
+        ServiceLatency(
+            service=name, source="scrape", quantiles=(Quantile(quantile=P99, seconds=2.0, at_least=at_least),)
+        )
+        for name, at_least in (("exact", False), ("beyond", True))
+    ]
+    assert gates.measured(LatencyGate(), services) == ({"exact": 2.0, "beyond": 2.0}, {"beyond"})

@@ -255,6 +255,16 @@ def test_latency_is_measured_before_the_stage_and_held_to_it() -> None:
     assert "shop/redis: P99 12 ms, 10 ms before the change: 20% up" in world.rollout.status.stopped.message
 
 
+def test_a_latency_beyond_the_last_bucket_is_no_measure_of_before() -> None:
+    world = worlds.World(SPEC | {"gates": {"onlineLatency": {"maxIncreaseRatio": 0.1}}}, NAMES)
+    world.latencies, world.beyond = {"shop/redis": 10.0}, frozenset({"shop/redis"})
+    world.run(3)
+    assert world.changed() == set()
+    world.beyond = frozenset()
+    world.run(3)
+    assert len(world.changed()) == 1
+
+
 @pytest.mark.parametrize("services", [[], ["shop/redis"]])
 def test_a_service_that_was_known_and_is_not_any_more_is_unknown(services: list[str]) -> None:
     gate = {"maxIncreaseRatio": 0.1, "services": services}

@@ -40,6 +40,8 @@ class World:
         self.version = 0
         self.wall = 1_800_000_000.0
         self.latencies: dict[str, float | None] = {}
+        self.beyond: frozenset[str] = frozenset()
+        """Services whose latency is at least what :attr:`latencies` says."""
         self.target = machine.TargetState()
         self.others: frozenset[str] = frozenset()
         self.events: list[machine.Event] = []
@@ -104,7 +106,11 @@ class World:
         observed = machine.Observed(
             wall=self.wall,
             latencies=[
-                ServiceLatency(service=name, source="prometheus", quantiles=(Quantile(quantile=P99, seconds=seconds),))
+                ServiceLatency(
+                    service=name,
+                    source="prometheus",
+                    quantiles=(Quantile(quantile=P99, seconds=seconds, at_least=name in self.beyond),),
+                )
                 for name, seconds in self.latencies.items()
             ],
             target=self.target,

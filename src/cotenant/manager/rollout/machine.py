@@ -169,7 +169,8 @@ class _Machine:
     def _judge(self) -> None:
         """Ask the gates, and add up for how long each is failing or unknown."""
         before = {gate.name: gate for gate in self._old.gates}
-        latency = gates.Latency(self._latency_now(), self._latency_before())
+        now, beyond = self._latency_now()
+        latency = gates.Latency(now, self._latency_before(), beyond)
         results = gates.evaluate(
             self._spec.gates,
             self._changed,
@@ -191,9 +192,9 @@ class _Machine:
                 )
             )
 
-    def _latency_now(self) -> dict[str, float]:
+    def _latency_now(self) -> tuple[dict[str, float], frozenset[str]]:
         gate = self._spec.gates.online_latency
-        return gates.measured(gate, self._observed.latencies) if gate is not None else {}
+        return gates.measured(gate, self._observed.latencies) if gate is not None else ({}, frozenset())
 
     def _latency_before(self) -> dict[str, float]:
         index = self._index()
@@ -226,7 +227,8 @@ class _Machine:
         stage, spec = self._stages[index], self._spec.stages[index]
         gate = self._spec.gates.online_latency
         if gate is not None and gate.max_increase_ratio is not None and not stage.latency_before and not stage.changed:
-            before = self._latency_now()
+            now, beyond = self._latency_now()
+            before = {service: seconds for service, seconds in now.items() if service not in beyond}
             if not gates.before_is_known(gate, before):
                 return self._stuck(index, "waiting for the latency from before the change")
             kept = [ServiceBefore(service=name, seconds=before[name]) for name in sorted(before)[: gates.MAX_SERVICES]]
