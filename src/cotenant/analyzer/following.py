@@ -319,17 +319,12 @@ async def published(client: Client) -> dict[str, report.ReportStatus]:
     :raises KubeError: if they cannot be listed.
     """
     found: dict[str, report.ReportStatus] = {}
-    next_page: str | None = None
-    while True:
-        page = await client.page(REPORTS, limit=500, continue_=next_page)
-        for item in page.items:
-            try:
-                read = msgspec.json.decode(item, type=_Published)
-            except MALFORMED as error:
-                _log.warning("a report of an earlier leader: %s", error)
-                continue
-            if read.metadata.name != report.CLUSTER:
-                found[read.metadata.name] = read.status
-        next_page = page.next_page or None
-        if next_page is None:
-            return found
+    async for item in client.every(REPORTS, msgspec.Raw):
+        try:
+            read = msgspec.json.decode(item, type=_Published)
+        except MALFORMED as error:
+            _log.warning("a report of an earlier leader: %s", error)
+            continue
+        if read.metadata.name != report.CLUSTER:
+            found[read.metadata.name] = read.status
+    return found

@@ -8,15 +8,12 @@ import msgspec
 
 from cotenant.act import moving
 from cotenant.kube import errors
-from cotenant.kube.client import PODS, REPORTS, Client, Resource
+from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, PODS, REPORTS, Client, Resource
 from cotenant.model import pod as pods
 from cotenant.model import pod_list, policy
 from cotenant.model.priority import NAMES, InterfaceName
 
-NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos")
-DAEMON_SETS = Resource("apps", "v1", "daemonsets", namespaced=True)
 KOORDLET = "koordlet"
-PAGE = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,14 +84,9 @@ async def _pods(client: Client) -> dict[str, tuple[pods.Pod, ...]]:
 
 
 async def _items(client: Client, resource: Resource) -> AsyncIterator[dict[str, Any]]:
-    next_page: str | None = None
-    while True:
-        try:
-            page = await client.page(resource, limit=PAGE, continue_=next_page)
-        except errors.NotFound:
-            return  # the kind does not exist here
-        for item in page.items:
-            yield msgspec.json.decode(item, type=dict[str, Any])
-        next_page = page.next_page or None
-        if next_page is None:
-            return
+    """Yield all objects of a kind; none where the kind does not exist."""
+    try:
+        async for item in client.every(resource, dict[str, Any]):
+            yield item
+    except errors.NotFound:
+        return

@@ -17,7 +17,7 @@ from cotenant.api.objects import ObjectMeta
 from cotenant.kernel import numa, paths
 from cotenant.kube import errors
 from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
-from cotenant.kube.client import Client, Resource
+from cotenant.kube.client import NODE_METRICS, Client
 from cotenant.kube.informer import Informer
 from cotenant.model.node import Node, Use
 from cotenant.model.sample import Sample
@@ -31,7 +31,6 @@ from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-NODE_METRICS = Resource(api.GROUP, api.VERSION, api.PLURAL)
 FIELD_MANAGER = "cotenant-node"
 FIRST_SECONDS = (15.0, 30.0)
 """After the start: long enough for a mean, and short enough for the last report of the process before to be in date."""

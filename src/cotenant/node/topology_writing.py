@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.koordinator import topology as api
 from cotenant.kernel import cpu_model, numa, paths
 from cotenant.kube import errors
 from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
-from cotenant.kube.client import Client, Resource
+from cotenant.kube.client import TOPOLOGIES, Client
 from cotenant.kube.informer import Informer
 from cotenant.model.snapshot import Snapshot
 from cotenant.node import resource_topology
@@ -21,7 +20,6 @@ from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-TOPOLOGIES = Resource(api.GROUP, api.VERSION, api.PLURAL)
 LOOK_SECONDS = 5.0
 """How soon a change is written; pods come and go in less, and the pools with them."""
 FIELD_MANAGER = "cotenant-node"

@@ -6,8 +6,6 @@ Their controller looks at the tolerations of the template, before any webhook se
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
-
 from cotenant.api import marks
 from cotenant.kube.client import DAEMON_SETS, Client
 
@@ -41,10 +39,4 @@ async def list_kept_out(client: Client) -> list[str]:
 
     :raises KubeError: if they cannot be listed.
     """
-    items: list[dict[str, Any]] = []
-    next_page: str | None = None
-    while next_page is None or next_page:
-        page = await client.page(DAEMON_SETS, limit=500, continue_=next_page)
-        items += [msgspec.json.decode(item) for item in page.items]
-        next_page = page.next_page
-    return kept_out(items)
+    return kept_out([item async for item in client.every(DAEMON_SETS, dict[str, Any])])

@@ -10,8 +10,6 @@ import logging
 import math
 from typing import Literal
 
-import msgspec
-
 from cotenant.api import marks
 from cotenant.api.marks import Marks
 from cotenant.api.objects import Node, NodeCondition
@@ -290,17 +288,7 @@ async def clear(client: Client) -> list[str]:
 
     :raises KubeError: if nodes cannot be listed or one cannot be written.
     """
-    cleared = []
-    next_page: str | None = None
-    while True:
-        page = await client.page(NODES, limit=500, continue_=next_page)
-        for item in page.items:
-            node = msgspec.json.decode(item, type=Node)
-            if await clear_node(client, node):
-                cleared.append(node.metadata.name)
-        next_page = page.next_page or None
-        if next_page is None:
-            return cleared
+    return [node.metadata.name async for node in client.every(NODES, Node) if await clear_node(client, node)]
 
 
 async def clear_node(client: Client, node: Node) -> bool:

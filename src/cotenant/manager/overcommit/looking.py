@@ -101,14 +101,7 @@ async def clear(client: Client) -> Cleared:
 
 
 async def _listed(client: Client, resource: Resource, kind: type[Object], **chosen: str) -> list[Object]:
-    found: list[Object] = []
-    next_page: str | None = None
-    while True:
-        page = await client.page(resource, limit=500, continue_=next_page, **chosen)
-        found += [msgspec.json.decode(item, type=kind) for item in page.items]
-        next_page = page.next_page or None
-        if next_page is None:
-            return found
+    return [item async for item in client.every(resource, kind, **chosen)]
 
 
 async def _or_none(asking: Any) -> Any:

@@ -150,19 +150,14 @@ class Term:
 
     async def _list(self) -> dict[str, ColocationRollout]:
         found: dict[str, ColocationRollout] = {}
-        next_page: str | None = None
-        while True:
-            page = await self._client.page(ROLLOUTS, limit=100, continue_=next_page)
-            for item in page.items:
-                name = msgspec.json.decode(item, type=_Listed).metadata.name
-                try:
-                    found[name] = msgspec.json.decode(item, type=ColocationRollout)
-                except MALFORMED as error:
-                    self.malformed += 1
-                    _log.warning("rollout %s: %s", name, error)
-            next_page = page.next_page or None
-            if next_page is None:
-                return found
+        async for item in self._client.every(ROLLOUTS, msgspec.Raw):
+            name = msgspec.json.decode(item, type=_Listed).metadata.name
+            try:
+                found[name] = msgspec.json.decode(item, type=ColocationRollout)
+            except MALFORMED as error:
+                self.malformed += 1
+                _log.warning("rollout %s: %s", name, error)
+        return found
 
     async def _step(self, rollout: ColocationRollout) -> None:
         memory = self._memories.setdefault(rollout.metadata.uid, _Memory())
