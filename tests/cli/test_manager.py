@@ -30,7 +30,9 @@ def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(tmp_path: path
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
             with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-                assert "cotenant_manager_leading 0.0" in answer.read().decode()
+                text = answer.read().decode()
+                assert "cotenant_manager_leading 0.0" in text
+                assert "process_resident_memory_bytes" in text
             with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
                 assert answer.status == 200
         finally:

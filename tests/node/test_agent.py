@@ -83,8 +83,34 @@ def test_dry_run_plans_and_writes_nothing(root: paths.Root) -> None:
     agent = make(root, kept)
     agent.enforce_once()
     assert idle_of(root) == "0"
-    assert agent.status.planned > 0
+    assert agent.status.planned
     assert agent.status.writes == 0
+
+
+def test_while_nothing_is_decided_nothing_is_said_to_be_planned(root: paths.Root) -> None:
+    kept = Policy("n1", "dry-run")
+    kept.take_slo(SLO)
+    agent = make(root, kept)
+    assert agent.status.planned is None
+    agent.enforce_once()
+    agent.observe_once()
+    assert agent.status.planned is None
+
+
+def test_a_new_group_is_seen_by_the_round_that_decides_and_else_by_a_look_of_its_own(root: paths.Root) -> None:
+    kept = Policy("n1", "dry-run")
+    agent = make(root, kept)
+    clock = agent._clock
+    assert isinstance(clock, ManualClock)
+    assert not agent.sees_new_pods()
+    (root.directory / "sys/fs/cgroup/cpu/kubepods/besteffort/podu2").mkdir()
+    assert not agent.sees_new_pods(), "the last look was in this second"
+    agent.enforce_once()
+    assert agent.sees_new_pods()
+    assert not agent.sees_new_pods(), "known by now"
+    (root.directory / "sys/fs/cgroup/cpu/kubepods/besteffort/podu3").mkdir()
+    clock.advance(1)
+    assert agent.sees_new_pods(), "nobody decided meanwhile"
 
 
 def test_a_bad_policy_keeps_limits_in_force(root: paths.Root) -> None:

@@ -9,11 +9,14 @@ import pytest
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
+from cotenant.model.evaluation import Evaluation
+from cotenant.model.sample import Cgroup, Psi, Sample
 from cotenant.node import metrics
 from cotenant.node.agent import HUNG_SECONDS, Agent
 from cotenant.node.errors import BadSettings
 from cotenant.node.kubelet import Kubelet, PodSource, Settings
 from cotenant.node.policy import Policy
+from cotenant.node.shadow import Shadow
 from cotenant.units.clock import ManualClock
 
 
@@ -55,6 +58,10 @@ def get(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
+def names(text: str) -> set[str]:
+    return {family.name for family in prometheus_client.parser.text_string_to_metric_families(text)}
+
+
 def test_health_ends_when_samples_stop(port: int, clock: ManualClock) -> None:
     assert get(port, "/healthz") == (200, "ok\n")
     clock.advance(HUNG_SECONDS)
@@ -65,8 +72,34 @@ def test_metrics_are_there_whatever_the_health(port: int, clock: ManualClock) ->
     clock.advance(HUNG_SECONDS)
     status, text = get(port, "/metrics")
     assert status == 200
-    names = {family.name for family in prometheus_client.parser.text_string_to_metric_families(text)}
-    assert "cotenant_node_mode" in names
+    found = names(text)
+    assert "cotenant_node_mode" in found
+    assert "process_cpu_seconds" in found
+
+
+def test_what_is_not_known_yet_has_no_series_and_a_sample_has(port: int, agent: Agent, clock: ManualClock) -> None:
+    agent.shadow = Shadow(clock)
+    before = names(get(port, "/metrics")[1])
+    for name in ("node_planned_items", "psi_cpu_some_ratio", "interference_level", "node_shadow_values"):
+        assert f"cotenant_{name}" not in before
+    agent.newest = Sample(
+        node="n1",
+        time="2026-11-30T00:00:00Z",
+        psi=Psi(cpu_some_ratio=0.25),
+        cgroups=[
+            Cgroup(path="kubepods/podu1", name="ns/web", class_="online", cpu_used_ratio=0.5),
+            Cgroup(path="kubepods/podu1/c", name="ns/web/main", class_="online", cpu_used_ratio=0.5),
+            Cgroup(path="system.slice", cpu_used_ratio=0.1),
+        ],
+    )
+    agent.evaluation = Evaluation(node="n1", time="2026-11-30T00:00:00Z", interference_level=0.5, bucket="high")
+    text = get(port, "/metrics")[1]
+    assert "cotenant_psi_cpu_some_ratio 0.25\n" in text
+    assert "cotenant_interference_level 0.5\n" in text
+    series = [line for line in text.splitlines() if line.startswith("cotenant_cgroup_cpu_used_ratio{")]
+    assert series == ['cotenant_cgroup_cpu_used_ratio{cgroup="kubepods/podu1",class="online",name="ns/web"} 0.5'], (
+        "pods"
+    )
 
 
 @pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "256.0.0.1:1"])

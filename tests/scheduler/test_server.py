@@ -109,6 +109,7 @@ async def test_readiness_tells_of_failing_open(
         assert state["reports"] == {"fresh": 0, "unknown": 0, "expired": 1, "malformed": 0}
         metrics = (await client.get("/metrics")).text
         assert "cotenant_scheduler_neutral 1.0" in metrics
+        assert "process_resident_memory_bytes" in metrics
         assert 'cotenant_scheduler_reports{state="expired"} 1.0' in metrics
 
 

@@ -63,7 +63,8 @@ class Status:
     late_ticks: int = 0
     conflict: str = ""
     outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    planned: int = 0
+    planned: int | None = None
+    """Items of the last plan; None while none is made."""
     notices: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
 
@@ -110,6 +111,7 @@ class Agent:
         self.aliases: Aliases | None = None
         """Set where the metrics are wanted under koordlet's names too."""
         self._seen: Snapshot | None = None
+        self._seen_at_s = 0.0
         self.evaluation: Evaluation | None = None
         self.present = presence.Presence()
         """Who is on the node, as of the last list of pods."""
@@ -182,10 +184,17 @@ class Agent:
 
     def sees_new_pods(self) -> bool:
         """Return whether there is a pod's group, not there at the last look, whose pod is not listed."""
-        self._seen = seen = self._enforcer.look(self._source.pods)
+        seen = self._seen
+        if seen is None or self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS:
+            seen = self._saw(self._enforcer.look(self._source.pods))
         unlisted = frozenset(group.path for group in seen.groups if group.pod is None)
         new, self._unlisted = unlisted - self._unlisted, unlisted
         return bool(new)
+
+    def _saw(self, seen: Snapshot) -> Snapshot:
+        """Remember a look at the groups: a round that decides spares the next look for new ones."""
+        self._seen, self._seen_at_s = seen, self._clock.monotonic()
+        return seen
 
     def refresh_pods(self) -> None:
         """Ask for the pods and tell the sampler which group is whose."""
@@ -193,7 +202,7 @@ class Agent:
         if not self._source.refresh() and self._source.failures > failures:
             _log.warning("pods: %s; the last list stays", self._source.last_error)
         self.hosting.look(self._source.pods)
-        seen = self._enforcer.look(self._source.pods)
+        seen = self._saw(self._enforcer.look(self._source.pods))
         applications = self._policy.slo.host_applications if self._policy.slo is not None else ()
         self.present = presence.of_snapshot(seen, applications)
         self.seen = self._with_cpus(seen)
@@ -219,9 +228,7 @@ class Agent:
                 if self._source.age_seconds is None:
                     continue
                 if self._policy.mode == "observe" and self.shadow is None:
-                    await asyncio.to_thread(self._account)
-                    if self.cpus is not None:
-                        self.cpus.rest()
+                    await asyncio.to_thread(self.observe_once)
                     continue
                 await asyncio.to_thread(self.enforce_once)
                 self.status.failing_rounds = 0
@@ -238,11 +245,13 @@ class Agent:
         pods = {path: pod.key for path, pod in self.present.pods.items()}
         return usages.of_sample(self.newest, pods, capacity_memory_bytes, self.present.applications)
 
-    def _account(self) -> None:
+    def observe_once(self) -> None:
         """Count a round in which nothing is decided: what offline work gets, by the groups as they were last seen."""
+        self.status.planned, self.status.conflict = None, self._enforcer.conflict
         if self._seen is not None:
-            used = self._usage(None)
-            self._tell(self._seen, used, accounting.NOTHING_ENFORCED)
+            self._tell(self._seen, self._usage(None), accounting.NOTHING_ENFORCED)
+        if self.cpus is not None:
+            self.cpus.rest()
 
     def _tell(
         self,
@@ -265,8 +274,10 @@ class Agent:
         newest, evaluation = self.newest, self.evaluation
         now_used = self._usage(here.capacity_memory_bytes)
         used = None if now_used is None else self._steadying.usage(now_used)
-        seen = self._enforcer.look(
-            self._source.pods, node=here, usage=used, cpus=self.seen.topology if self.seen is not None else None
+        seen = self._saw(
+            self._enforcer.look(
+                self._source.pods, node=here, usage=used, cpus=self.seen.topology if self.seen is not None else None
+            )
         )
         if self.cpus is not None and self.shadow is None:
             seen = self.cpus.assign(seen)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 import prometheus_client
 from prometheus_client import core, registry
 
-from cotenant.api.report import Mode
 from cotenant.node import errors
 from cotenant.node.agent import Agent
 from cotenant.node.evicting import RESULTS
@@ -43,8 +42,21 @@ class AgentCollector(registry.Collector):
         """Both are set once there is a cluster to report to."""
 
     def collect(self) -> Iterator[core.Metric]:
-        status = self._agent.status
-        mode: Mode = self._policy.mode
+        yield from self._doing()
+        for name, (text, value) in self._counters().items():
+            yield core.CounterMetricFamily(name, text, value=value)
+        if self._agent.newest is not None:
+            pods = [group for group in self._agent.newest.cgroups if group.name and group.name.count("/") == 1]
+            yield from sample_metrics.of_sample(self._agent.newest, sample_metrics.busiest(pods, PODS_LIMIT))
+        if self._agent.evaluation is not None:
+            yield from sample_metrics.of_evaluation(self._agent.evaluation)
+        if self._agent.shadow is not None and self._agent.shadow.rounds:
+            yield from _shadow(self._agent.shadow)
+        yield from self._others()
+
+    def _doing(self) -> Iterator[core.Metric]:
+        """Yield what the agent is about, and what became of what it decided."""
+        status, mode = self._agent.status, self._policy.mode
         modes = core.GaugeMetricFamily("cotenant_node_mode", "1 for the mode in force.", labels=["mode"])
         for known in MODES:
             modes.add_metric([known], float(known == mode))
@@ -55,7 +67,20 @@ class AgentCollector(registry.Collector):
         for state, count in sorted(status.outcomes.items()):
             outcomes.add_metric([state], count)
         yield outcomes
-        counters = {
+        if status.planned is not None:
+            text = "What differs from the plan; absent while none is made."
+            yield core.GaugeMetricFamily("cotenant_node_planned_items", text, value=status.planned)
+        if self._agent.evicting is not None:
+            evictions = core.CounterMetricFamily(
+                "cotenant_node_evictions", "Evictions, by what the API server said.", labels=["result"]
+            )
+            for result in RESULTS:
+                evictions.add_metric([result], self._agent.evicting.counts[result])
+            yield evictions
+
+    def _counters(self) -> dict[str, tuple[str, float]]:
+        status = self._agent.status
+        counters: dict[str, tuple[str, float]] = {
             "cotenant_node_rounds": ("Rounds of looking and deciding.", status.rounds),
             "cotenant_node_round_failures": ("Rounds that failed.", status.round_failures),
             "cotenant_node_writes": ("Kernel files that changed.", status.writes),
@@ -68,11 +93,9 @@ class AgentCollector(registry.Collector):
                 "cotenant_node_samples_dropped": ("Samples nobody took in time.", self._sender.dropped),
             }
         if self._plugin is not None:
+            text = "Times that the runtime took us as a plugin."
             counters |= {
-                "cotenant_node_nri_connections": (
-                    "Times that the runtime took us as a plugin.",
-                    self._plugin.connections,
-                ),
+                "cotenant_node_nri_connections": (text, self._plugin.connections),
                 "cotenant_node_nri_adjusted": ("Containers set up before they started.", self._plugin.adjusted),
                 "cotenant_node_nri_failures": ("Requests left to the reconciler.", self._plugin.failures),
             }
@@ -86,28 +109,12 @@ class AgentCollector(registry.Collector):
                 "cotenant_node_topology_writes": ("NodeResourceTopologies written.", self.topology.writes),
                 "cotenant_node_topology_failures": ("Writes of one that failed.", self.topology.failures),
             }
-        for name, (text, value) in counters.items():
-            yield core.CounterMetricFamily(name, text, value=value)
-        if self._agent.newest is not None:
-            pods = [group for group in self._agent.newest.cgroups if group.name and group.name.count("/") == 1]
-            yield from sample_metrics.of_sample(self._agent.newest, sample_metrics.busiest(pods, PODS_LIMIT))
-        if self._agent.evaluation is not None:
-            yield from sample_metrics.of_evaluation(self._agent.evaluation)
-        if self._agent.shadow is not None:
-            yield from _shadow(self._agent.shadow)
-        if self._agent.evicting is not None:
-            evictions = core.CounterMetricFamily(
-                "cotenant_node_evictions", "Evictions, by what the API server said.", labels=["result"]
-            )
-            for result in RESULTS:
-                evictions.add_metric([result], self._agent.evicting.counts[result])
-            yield evictions
-        yield core.GaugeMetricFamily("cotenant_node_planned_items", "What differs from the plan.", value=status.planned)
-        yield core.GaugeMetricFamily(
-            "cotenant_node_conflict",
-            "1 while another co-location agent keeps us to observing.",
-            float(bool(status.conflict)),
-        )
+        return counters
+
+    def _others(self) -> Iterator[core.Metric]:
+        """Yield how it stands with those we depend on: another agent, the runtime, the kubelet, the analyzer."""
+        text = "1 while another co-location agent keeps us to observing."
+        yield core.GaugeMetricFamily("cotenant_node_conflict", text, float(bool(self._agent.status.conflict)))
         if self._plugin is not None:
             taken = "1 while the container runtime has us as a plugin."
             yield core.GaugeMetricFamily("cotenant_node_nri_connected", taken, value=float(self._plugin.connected))
@@ -115,10 +122,8 @@ class AgentCollector(registry.Collector):
             age = self._source.age_seconds
             yield core.GaugeMetricFamily("cotenant_node_pods_age_seconds", "Age of the list of pods.", value=age)
         if self._sender is not None:
-            connected = float(self._sender.connected)
-            yield core.GaugeMetricFamily(
-                "cotenant_node_connected", "1 while the analyzer takes samples.", value=connected
-            )
+            connected, text = float(self._sender.connected), "1 while the analyzer takes samples."
+            yield core.GaugeMetricFamily("cotenant_node_connected", text, value=connected)
 
 
 def _shadow(shadow: Shadow) -> Iterator[core.Metric]:
