@@ -39,10 +39,16 @@ def pod(name: str, label: str, node: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def koordinator(api: ApiServer) -> ApiServer:
-    for name, interface in (("anolis", "anolis-bvt"), ("oe", "openeuler-qos-level"), ("new", None)):
+    for name, interface, irreversible in (
+        ("anolis", "anolis-bvt", False),
+        ("oe", "openeuler-qos-level", True),
+        ("old", "openeuler-qos-level", None),
+        ("new", None, None),
+    ):
         api.put(SLOS, name, spec=SPEC)
         if interface:
-            api.put(REPORTS, name, status={"nodeFacts": {"priorityInterface": interface}})
+            checked = {} if irreversible is None else {"check": {"irreversible": irreversible}}
+            api.put(REPORTS, name, status={"nodeFacts": {"priorityInterface": interface, **checked}})
         batch = {"requests": {"kubernetes.io/batch-cpu": "1000"}}
         api.put("api/v1/pods", f"be-{name}", **pod(f"be-{name}", "BE", name, resources=batch))
         noted = {"koordinator.sh/cpuQOS": '{"groupIdentity":1}'}
@@ -56,10 +62,13 @@ def koordinator(api: ApiServer) -> ApiServer:
 
 async def test_each_node_says_what_would_change(koordinator: ApiServer, client: Client) -> None:
     found = {one.node: one for one in (await moving.read(client)).nodes()}
-    assert set(found) == {"anolis", "oe", "new"}
+    assert set(found) == {"anolis", "oe", "old", "new"}
     irreversible = [one.subject for one in found["oe"].changes if one.kind == "irreversible"]
     assert irreversible == ["ns/be-oe"]
     assert not [one for one in found["anolis"].changes if one.kind == "irreversible"]
+    old = {one.kind: one.text for one in found["old"].changes if one.subject == "node"}
+    assert "irreversible" not in old
+    assert "does not say whether that can be undone" in old["unknown"], "not known is not harmless"
     assert [one.kind for one in found["new"].changes if one.subject == "node" and "interface" in one.text] == [
         "unknown"
     ]

@@ -17,7 +17,6 @@ Kind = Literal["irreversible", "starts", "stops", "differs", "refused", "unknown
 KINDS: tuple[Kind, ...] = ("irreversible", "starts", "stops", "differs", "refused", "unknown")
 """In the order in which a person wants to read them."""
 
-STICKY: tuple[InterfaceName, ...] = ("openeuler-qos-level", "openeuler-qos-level-multi")
 KOORDLETS: InterfaceName = "anolis-bvt"
 """The one priority interface that koordlet writes."""
 
@@ -45,6 +44,14 @@ _TRUE = ("1", "t", "true")
 """What koordlet's flags take for true, in lower case."""
 
 _EVICTIONS = ("BECPUEvict", "BEMemoryEvict", "CPUEvict", "MemoryEvict", "CPUAllocatableEvict", "MemoryAllocatableEvict")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interface:
+    """What a node's report says of its priority interface; ``irreversible`` None: not whether levels can be undone."""
+
+    name: InterfaceName
+    irreversible: bool | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def changes(
     slo: NodeSlo,
     written: Mapping[str, Any],
     pods: Sequence[Pod],
-    interface: InterfaceName | None,
+    interface: Interface | None,
     gates: Mapping[str, bool] = GATES,
 ) -> tuple[Change, ...]:
     """Return what would change on one node, what cannot be undone first.
@@ -100,7 +107,7 @@ def changes(
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
 
 
-def _priorities(slo: NodeSlo, pods: Sequence[Pod], interface: InterfaceName | None) -> Iterator[Change]:
+def _priorities(slo: NodeSlo, pods: Sequence[Pod], interface: Interface | None) -> Iterator[Change]:
     if not group_identity.enabled(slo):
         return
     if interface is None:
@@ -110,21 +117,22 @@ def _priorities(slo: NodeSlo, pods: Sequence[Pod], interface: InterfaceName | No
             "no report names the node's priority interface: run cotenant node --shadow there, or cotenant check",
         )
         return
-    if interface == KOORDLETS:
+    if interface.name == KOORDLETS:
         return
     offline = [
         pod for pod in pods if pod.active and pod.qos_label == "BE" and group_identity.pod_identity(slo, pod) < 0
     ]
-    if interface in STICKY:
+    if interface.irreversible:
         for pod in offline:
-            yield Change(
-                "irreversible",
-                pod.key,
-                "cpu.qos_level becomes -1, which stays until the pod is recreated; koordlet leaves that file alone",
-            )
+            text = f"offline by {interface.name} until the pod is recreated; koordlet leaves those files alone"
+            yield Change("irreversible", pod.key, text)
     elif offline:
-        text = f"{len(offline)} offline pods get the priority of {interface}, which koordlet does not know"
+        text = f"{len(offline)} offline pods get the priority of {interface.name}, which koordlet does not know"
         yield Change("starts", "node", text)
+        if interface.irreversible is None:
+            yield Change(
+                "unknown", "node", "the report does not say whether that can be undone: run cotenant check there"
+            )
 
 
 def _annotations(slo: NodeSlo, pods: Sequence[Pod]) -> Iterator[Change]:

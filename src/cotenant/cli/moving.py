@@ -57,10 +57,12 @@ def _print(running: "Running", found: "tuple[NodeChanges, ...]") -> None:
     alike: dict[tuple[object, ...], list[str]] = {}
     for one in found:
         alike.setdefault((one.interface, one.changes, one.problem), []).append(one.node)
-    for (interface, _, problem), names in alike.items():
+    for (_, _, problem), names in alike.items():
         one = next(each for each in found if each.node == names[0])
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        typer.echo(f"{', '.join(names[:3])}{more}: priority interface {interface or 'unknown'}")
+        typer.echo(
+            f"{', '.join(names[:3])}{more}: priority interface {one.interface.name if one.interface else 'unknown'}"
+        )
         if problem:
             typer.echo(f"  NodeSLO: {problem}")
         rows = [(change.kind, change.subject, change.text) for change in one.changes]

@@ -11,7 +11,7 @@ from cotenant.kube import errors
 from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, PODS, REPORTS, Client, Resource
 from cotenant.model import pod as pods
 from cotenant.model import pod_list, policy
-from cotenant.model.priority import NAMES, InterfaceName
+from cotenant.model.priority import NAMES
 
 KOORDLET = "koordlet"
 
@@ -21,7 +21,7 @@ class NodeChanges:
     """What would change on one node; ``problem`` says what of its NodeSLO could not be read."""
 
     node: str
-    interface: InterfaceName | None
+    interface: moving.Interface | None
     changes: tuple[moving.Change, ...]
     problem: str = ""
 
@@ -32,7 +32,7 @@ class Running:
 
     slos: Mapping[str, Mapping[str, Any]]
     pods: Mapping[str, tuple[pods.Pod, ...]]
-    interfaces: Mapping[str, InterfaceName]
+    interfaces: Mapping[str, moving.Interface]
     gates: Mapping[str, bool] | None
     image: str = ""
 
@@ -59,10 +59,11 @@ async def read(client: Client) -> Running:
     slos = {str(item["metadata"]["name"]): item async for item in _items(client, NODE_SLOS)}
     interfaces = {}
     async for report in _items(client, REPORTS):
-        named = ((report.get("status") or {}).get("nodeFacts") or {}).get("priorityInterface")
-        found = next((name for name in NAMES if name == named), None)
+        facts = (report.get("status") or {}).get("nodeFacts") or {}
+        found = next((name for name in NAMES if name == facts.get("priorityInterface")), None)
         if found is not None:
-            interfaces[str(report["metadata"]["name"])] = found
+            irreversible = (facts.get("check") or {}).get("irreversible")
+            interfaces[str(report["metadata"]["name"])] = moving.Interface(found, irreversible)
     gates, image = None, ""
     async for one in _items(client, DAEMON_SETS):
         if one["metadata"]["name"] == KOORDLET:
