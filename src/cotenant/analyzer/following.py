@@ -11,7 +11,7 @@ import msgspec
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import DEFAULT, Book
 from cotenant.analyzer.trial import Trials
-from cotenant.api import report, timestamp
+from cotenant.api import conditions, report
 from cotenant.api.objects import Node
 from cotenant.kube import errors, event, revisions
 from cotenant.kube.client import NODES, REPORTS, RULES, Client
@@ -228,7 +228,7 @@ class Following:
                 until = self._clock.wall() + note.seconds_left
                 on_trial = revisions.OnTrial(until, note.limited_before, previous)
             await revisions.record(self._client, self._namespace, told.value, on_trial)
-        held = (told.value.get("status") or {}).get("conditions") or []
+        held = conditions.read(told.value)
         body = rule_status(name, told.book, told.generation, held, self._clock.wall(), told.rolled_back)
         await self._client.apply(RULES, name, body, FIELD_MANAGER, force=True, subresource="status")
         if told.is_new:
@@ -245,13 +245,9 @@ def generation_of(value: Mapping[str, Any]) -> int:
 
 def rolled_back_of(value: Mapping[str, Any]) -> str | None:
     """Return why this generation of an object was rolled back, or None where it was not."""
-    for condition in (value.get("status") or {}).get("conditions") or []:
-        if (
-            condition.get("type") == ROLLED_BACK
-            and condition.get("status") == "True"
-            and condition.get("observedGeneration") == generation_of(value)
-        ):
-            return str(condition.get("message") or "rolled back")
+    for one in conditions.read(value):
+        if (one.type, one.status, one.observed_generation) == (ROLLED_BACK, "True", generation_of(value)):
+            return one.message or "rolled back"
     return None
 
 
@@ -259,14 +255,14 @@ def rule_status(
     name: str,
     book: Book,
     generation: int,
-    held: Sequence[Mapping[str, Any]] = (),
+    held: Sequence[report.Condition] = (),
     now: float = 0.0,
     rolled_back: str | None = None,
 ) -> dict[str, Any]:
     """Return the object that tells what became of one generation of rules; ``held`` are the conditions there are."""
     in_force = f"generation {book.generation}" if book.generation else "the preset"
     refused = book.refused if rolled_back is None else None
-    conditions = [
+    new = [
         report.Condition(
             type="Valid",
             status="False" if refused else "True",
@@ -276,7 +272,7 @@ def rule_status(
         )
     ]
     if rolled_back is not None:
-        conditions.append(
+        new.append(
             report.Condition(
                 type=ROLLED_BACK,
                 status="True",
@@ -285,15 +281,7 @@ def rule_status(
                 observed_generation=generation,
             )
         )
-    since = {(one.get("type"), one.get("status")): one.get("lastTransitionTime") for one in held}
-    status: dict[str, Any] = {
-        "conditions": [
-            msgspec.structs.replace(
-                one, last_transition_time=since.get((one.type, one.status)) or timestamp.render(now)
-            )
-            for one in conditions
-        ]
-    }
+    status: dict[str, Any] = {"conditions": conditions.dated(new, held, now)}
     if book.generation:
         status["activeGeneration"] = book.generation
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import core, registry
 
-from cotenant.api import timestamp
+from cotenant.api import conditions
 from cotenant.api.koordinator import slo_config
 from cotenant.api.koordinator.slo_config import KEYS, Key, SloConfig
 from cotenant.api.report import Condition
@@ -127,22 +127,22 @@ class SloConfigFollower:
             return
         active = context.slo.revisions.active.name
         held = self._held_conditions()
-        conditions = conditions_for(context.slo, self._unknown, held, context.clock.wall())
-        if (active, conditions) in ((history.active_of(self._state.value), held), self._told):
+        told = conditions_for(context.slo, self._unknown, held, context.clock.wall())
+        if (active, told) in ((history.active_of(self._state.value), held), self._told):
             return
         known = {(one.type, one.status, one.message) for one in held}
         place = context.settings.slo_config
         about = event.About.of(
             self._config.value or {"metadata": {"name": place.name, "namespace": place.namespace}}, "v1", "ConfigMap"
         )
-        for one in conditions:
+        for one in told:
             if one.status == "False" and (one.type, one.status, one.message) not in known:
                 _log.error("%s: %s", place, one.message)
                 await event.record(
                     context.client, about, REFUSED, one.message or "", FIELD_MANAGER, context.clock.wall()
                 )
-        await history.write_state(context.client, context.namespace, active, conditions)
-        self._told = (active, conditions)
+        await history.write_state(context.client, context.namespace, active, told)
+        self._told = (active, told)
 
 
 def _informer(context: Context, where: Place, held: _Held) -> Informer[dict[str, Any]]:
@@ -164,7 +164,6 @@ def conditions_for(
     state: SloState, unknown: Mapping[Key, tuple[str, ...]], held: list[Condition], now: float
 ) -> list[Condition]:
     """Return one condition for each key: whether what is written there is in force; ``held`` are those there are."""
-    since: dict[tuple[str, str], str | None] = {(one.type, one.status): one.last_transition_time for one in held}
     assert state.revisions is not None
     newest = state.revisions.newest
     found = []
@@ -187,10 +186,9 @@ def conditions_for(
             status=status,  # type: ignore[arg-type]
             reason="Overlapping" if reason == "InForce" and key in state.overlaps else reason,
             message=message[: event.MESSAGE_CHARACTERS],
-            last_transition_time=since.get((key, status)) or timestamp.render(now),
         )
         found.append(condition)
-    return found
+    return conditions.dated(found, held, now)
 
 
 class _Collector(registry.Collector):
