@@ -57,6 +57,7 @@ def test_a_pod_is_found_by_either_driver_runtime_and_version(
     ]
     assert [c.container.name if c.container else None for c in found.groups[0].containers] == ["c"]
     assert found.qos_paths["Guaranteed"] == top
+    assert snapshot.pod_paths(tree.root) == {f"{top}/{directory}"}
 
 
 def test_a_directory_without_a_listed_pod_is_seen_and_a_guaranteed_pod_has_no_directory_of_its_class(

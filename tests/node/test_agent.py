@@ -111,6 +111,10 @@ def test_a_new_group_is_seen_by_the_round_that_decides_and_else_by_a_look_of_its
     (root.directory / "sys/fs/cgroup/cpu/kubepods/besteffort/podu3").mkdir()
     clock.advance(1)
     assert agent.sees_new_pods(), "nobody decided meanwhile"
+    last = agent._seen
+    clock.advance(1)
+    assert not agent.sees_new_pods()
+    assert agent._seen is last, "without a new group nothing is looked at again"
 
 
 def test_a_bad_policy_keeps_limits_in_force(root: paths.Root) -> None:

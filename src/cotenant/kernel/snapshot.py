@@ -7,7 +7,7 @@ below a cgroup root of its own in some set-ups (kind). Container directories are
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 import msgspec
@@ -202,16 +202,28 @@ def _groups(
 ) -> tuple[PodGroup, ...]:
     by_uid = {pod.uid.replace("_", "-"): pod for pod in pods}
     groups = []
+    for qos, path, uid in _pod_directories(files, mounted, qos_paths):
+        pod = by_uid.get(uid)
+        groups.append(PodGroup(path, qos, pod, _containers(files, mounted, path, pod)))
+    return tuple(sorted(groups, key=lambda group: group.path))
+
+
+def _pod_directories(
+    files: Files, mounted: Mapping[Controller, Hierarchy], qos_paths: Mapping[KubeQos, str]
+) -> Iterator[tuple[KubeQos, str, str]]:
+    """Yield each pod's class, path and uid by the directories that there are."""
     for qos, directory in qos_paths.items():
         for name in _below(files, mounted, directory):
             match = _POD.fullmatch(name)
-            if match is None:
-                continue
-            uid = (match[1] or match[2]).replace("_", "-")
-            pod = by_uid.get(uid)
-            path = f"{directory}/{name}"
-            groups.append(PodGroup(path, qos, pod, _containers(files, mounted, path, pod)))
-    return tuple(sorted(groups, key=lambda group: group.path))
+            if match is not None:
+                yield qos, f"{directory}/{name}", (match[1] or match[2]).replace("_", "-")
+
+
+def pod_paths(root: paths.Root) -> frozenset[str]:
+    """Return the paths of all pods' groups; what is in them is not looked at, which is nearly all of a look's cost."""
+    files, mounted = KernelFiles(root), hierarchies(root)
+    qos_paths = _qos_paths(files, mounted, _find_kubepods(files, mounted))
+    return frozenset(path for _, path, _ in _pod_directories(files, mounted, qos_paths))
 
 
 def _containers(

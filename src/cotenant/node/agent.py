@@ -16,7 +16,7 @@ import msgspec
 from cotenant.act import cpu_suppress, curing, enduring, isolate, planning, steadying, whole_cores
 from cotenant.act.draft import Draft, Plan
 from cotenant.detect import engine, presets
-from cotenant.kernel import disk, enforcing, fast_path, holdings, topology
+from cotenant.kernel import disk, enforcing, fast_path, holdings, snapshot, topology
 from cotenant.kernel.paths import Root
 from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
@@ -185,11 +185,15 @@ class Agent:
     def sees_new_pods(self) -> bool:
         """Return whether there is a pod's group, not there at the last look, whose pod is not listed."""
         seen = self._seen
-        if seen is None or self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS:
+        if seen is None or (self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS and self._has_new(seen)):
             seen = self._saw(self._enforcer.look(self._source.pods))
         unlisted = frozenset(group.path for group in seen.groups if group.pod is None)
         new, self._unlisted = unlisted - self._unlisted, unlisted
         return bool(new)
+
+    def _has_new(self, seen: Snapshot) -> bool:
+        """Return whether there is a pod's group that a look did not see; far cheaper than to look again."""
+        return not snapshot.pod_paths(self._root) <= {group.path for group in seen.groups}
 
     def _saw(self, seen: Snapshot) -> Snapshot:
         """Remember a look at the groups: a round that decides spares the next look for new ones."""
