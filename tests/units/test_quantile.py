@@ -32,7 +32,7 @@ def naive(buckets: list[tuple[float, int]], q: float) -> Fraction | None:
         below = cumulative
     if not laid:
         return None
-    rank = Fraction(q) * len(laid)
+    rank = Fraction(q * len(laid))
     at = math.ceil(rank)
     if at == 0:
         return None  # before the first value: the reference does not say where
@@ -59,7 +59,7 @@ def test_a_classic_quantile_is_that_of_values_spread_evenly_in_their_buckets(
     elif expected is not None:
         assert got is not None
         assert got.value == pytest.approx(float(expected))
-        assert got.at_least == (math.ceil(Fraction(q) * sum(inside)) > cumulative[-2])
+        assert got.at_least == (math.ceil(q * sum(inside)) > cumulative[-2])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def native_of(values: list[float], schema: int, zero_threshold: float = 0.0) -> 
 @given(st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=80), st.integers(-1, 5), qs)
 def test_a_native_quantile_is_in_the_bucket_of_the_ranked_value(values: list[float], schema: int, q: float) -> None:
     got = native_of(values, schema).quantile(q)
-    ranked = sorted(values)[max(math.ceil(Fraction(q) * len(values)), 1) - 1]
+    ranked = sorted(values)[max(math.ceil(q * len(values)), 1) - 1]
     base = 2.0 ** (2.0**-schema)
     assert got is not None
     assert ranked / base * (1 - 1e-6) <= got.value <= ranked * base * (1 + 1e-6)
