@@ -39,9 +39,9 @@ class World:
         await following.tend()
         return fleet, following
 
-    async def apply(self, generation: int, name: str = "default", **spec: Any) -> None:
+    async def apply(self, generation: int, name: str = "default", uid: str = "", **spec: Any) -> None:
         held = self.server.objects[AT_RULES].get(name, {})
-        metadata = {"generation": generation, "uid": f"uid-{name}"}
+        metadata = {"generation": generation, "uid": uid or f"uid-{name}"}
         kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "DetectionRuleConfig"}
         self.server.put(AT_RULES, name, **{**held, **kind, "metadata": metadata, "spec": spec})
         await asyncio.sleep(0.05)
@@ -243,12 +243,73 @@ async def test_a_new_leader_finds_the_last_good_rules_behind_bad_ones(world: Wor
     assert world.status()["activeGeneration"] == 4
 
 
+async def test_an_object_made_again_under_its_name_begins_a_history_of_its_own(world: World) -> None:
+    fleet, following = await world.replica()
+    for generation, seconds in ((1, 20), (2, 25)):
+        await world.apply(generation, windowSeconds=seconds)
+        await following.tend()
+    world.server.remove(AT_RULES, "default")  # the garbage collector has not been at its revisions yet
+    await world.apply(1, uid="uid-again", windowSeconds=30)
+    await following.tend()
+    assert world.window(fleet) == 30
+    kept = world.server.objects[AT_REVISIONS]
+    assert {name: one["data"]["spec"] for name, one in kept.items()} == {"rules-default-1": {"windowSeconds": 30}}
+    assert kept["rules-default-1"]["metadata"]["ownerReferences"][0]["uid"] == "uid-again"
+
+
+async def test_revisions_of_an_earlier_object_of_the_name_are_nobody_s_last_good_rules(world: World) -> None:
+    _, following = await world.replica()
+    await world.apply(1, windowSeconds=20)
+    await following.tend()
+    (left,) = world.server.objects[AT_REVISIONS].values()
+    world.server.remove(AT_RULES, "default")
+    await world.apply(1, uid="uid-again", windowSeconds=30)
+    await following.tend()
+    await world.apply(2, uid="uid-again", windowSeconds="x")
+    await following.tend()
+    world.server.objects[AT_REVISIONS] = {"rules-default-1": left}
+    fleet, new = await world.replica()
+    await new.tend()
+    assert world.window(fleet) == 10, "the preset's"
+    assert await revisions.history_by_name(world.client, "tests", "default") == []
+
+
+async def test_an_object_made_again_between_two_lists_is_in_force(world: World) -> None:
+    fleet, following = await world.replica()
+    await world.apply(1, windowSeconds=20)
+    again = {**world.server.objects[AT_RULES]["default"], "spec": {"windowSeconds": 30}}
+    again["metadata"] = {**again["metadata"], "uid": "uid-again"}
+    following._rules.replaced({"default": again})
+    assert world.window(fleet) == 30
+
+
+async def test_nothing_more_is_told_of_an_object_that_was_deleted_meanwhile(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, following = await world.replica(leads=False)
+    await world.apply(1, windowSeconds=20)
+    world.server.remove(AT_RULES, "default")
+    await asyncio.sleep(0.05)
+    following._leads = lambda: True
+    await following.tend()
+    assert not world.server.objects[AT_REVISIONS]
+    assert caplog.messages == []
+
+
+async def test_what_is_not_a_revision_under_the_label_is_left_alone(world: World) -> None:
+    labels = {revisions.RULES_LABEL: "default"}
+    world.server.put(AT_REVISIONS, "theirs", metadata={"labels": labels}, revision="seven")
+    value = {"metadata": {"name": "default", "generation": 1}, "spec": {}}
+    await revisions.record(world.client, "tests", value)
+    assert set(world.server.objects[AT_REVISIONS]) == {"theirs", "rules-default-1"}
+
+
 async def test_history_is_bounded_and_rolls_back_into_the_object(world: World) -> None:
     for generation in range(1, 13):
         value = {"metadata": {"name": "default", "generation": generation}, "spec": {"windowSeconds": 9 + generation}}
         await revisions.record(world.client, "tests", value)
     await revisions.record(world.client, "tests", value)  # a second leader
-    kept = await revisions.history(world.client, "tests", "default")
+    kept = await revisions.history(world.client, "tests", value)
     assert [one.revision for one in kept] == list(range(3, 13))
     world.server.put(AT_RULES, "default", metadata={"generation": 12, "labels": {"a": "b"}}, spec={"windowSeconds": 21})
     chosen = await revisions.roll_back(world.client, "tests", "default")

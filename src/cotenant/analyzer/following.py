@@ -60,11 +60,11 @@ class _Told:
 class _Rules:
     """Rules take effect at once; what became of each version is told in its status."""
 
-    def __init__(self, fleet: Fleet, trials: Trials, clock: Clock, told: Callable[[str, _Told], None]) -> None:
+    def __init__(self, fleet: Fleet, trials: Trials, clock: Clock, untold: dict[str, _Told]) -> None:
         self._fleet = fleet
         self._trials = trials
         self._clock = clock
-        self._told = told
+        self._untold = untold
         self.values: dict[str, Mapping[str, Any]] = {}
         self._listed = False
 
@@ -77,6 +77,9 @@ class _Rules:
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         generation, seen = generation_of(value), self.values.get(key)
+        if seen is not None and revisions.uid_of(seen) != revisions.uid_of(value):
+            self.removed(key)  # and made again between two lists: its generations count from 1 once more
+            seen = None
         self.values[key] = value
         rolled_back = rolled_back_of(value)
         rulebook = self._fleet.rulebook
@@ -96,10 +99,11 @@ class _Rules:
             elif self._listed:
                 guard = book.engine.in_force.guard
                 self._trials.start(key, generation, guard, before.limited, self._clock.monotonic())
-        self._told(key, _Told(value, generation, book, rolled_back))
+        self._untold[key] = _Told(value, generation, book, rolled_back)
 
     def removed(self, key: str) -> None:
         self.values.pop(key, None)
+        self._untold.pop(key, None)
         self._trials.end(key)
         self._fleet.rulebook.remove(key)
 
@@ -117,7 +121,7 @@ class Following:
         self._namespace = namespace or client.namespace
         self._trials = Trials()
         self._untold: dict[str, _Told] = {}
-        self._rules = _Rules(fleet, self._trials, clock, self._untold.__setitem__)
+        self._rules = _Rules(fleet, self._trials, clock, self._untold)
         self.nodes = Informer(client, NODES, Node, _Nodes(fleet))
         self.rules = Informer(client, RULES, dict[str, Any], self._rules)
         self.rollbacks = 0
@@ -170,8 +174,8 @@ class Following:
         if not active or active == told.generation:
             return
         try:
-            kept = await revisions.history(self._client, self._namespace, name)
-        except (errors.KubeError, msgspec.MsgspecError) as error:
+            kept = await revisions.history(self._client, self._namespace, told.value)
+        except errors.KubeError as error:
             _log.warning("revisions of rules %s: %s", name, error)
             return
         spec = next((one.data.get("spec") for one in kept if one.revision == active), None)
@@ -191,8 +195,8 @@ class Following:
             if book is None or book.refused or book.generation != generation:
                 continue
             try:
-                kept = await revisions.history(self._client, self._namespace, name)
-            except (errors.KubeError, msgspec.MsgspecError) as error:
+                kept = await revisions.history(self._client, self._namespace, value)
+            except errors.KubeError as error:
                 _log.warning("revisions of rules %s: %s", name, error)
                 return
             self._go_on(name, value, book, {one.revision: one for one in kept})

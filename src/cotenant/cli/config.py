@@ -140,7 +140,7 @@ def history(
     if kubeconfig is not None or in_cluster:
         from cotenant.kube import revisions as kept
 
-        listed = _on_cluster(kubeconfig, namespace, lambda client, where: kept.history(client, where, name))
+        listed = _on_cluster(kubeconfig, namespace, lambda client, where: kept.history_by_name(client, where, name))
         if as_json:
             printing.print_json([{"number": one.revision, "spec": one.data.get("spec")} for one in listed])
             return

@@ -1,8 +1,13 @@
-"""The history of each object of rules on a cluster: one ControllerRevision for each generation that was valid."""
+"""The history of each object of rules on a cluster: one ControllerRevision for each generation that was valid.
 
+An object that is made again under the name of a deleted one begins at generation 1, while the deleted one's revisions
+may still wait for the garbage collector: a revision belongs to an object by the uid of its owner, not by its name.
+"""
+
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +17,7 @@ from cotenant.detect import rules
 from cotenant.kube import errors
 from cotenant.kube.client import REVISIONS, RULES, Client
 from cotenant.units.errors import CotenantError
+from cotenant.units.malformed import MALFORMED
 
 MOST = 10
 """Revisions kept of each object."""
@@ -36,10 +42,15 @@ class OnTrial:
     previous_generation: int
 
 
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
 class _Meta(msgspec.Struct, rename="camel"):
     name: str = ""
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
 
 
 class Revision(msgspec.Struct, kw_only=True):
@@ -48,6 +59,11 @@ class Revision(msgspec.Struct, kw_only=True):
     revision: int = 0
     data: dict[str, Any] = {}
     metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+    def belongs_to(self, value: Mapping[str, Any]) -> bool:
+        """Return whether this is a generation of an object, and not of an earlier one of its name."""
+        owners = self.metadata.owner_references or []
+        return (owners[0].uid if owners else "") == uid_of(value)
 
     @property
     def on_trial(self) -> OnTrial | None:
@@ -58,6 +74,11 @@ class Revision(msgspec.Struct, kw_only=True):
         if until is None or not limited.isdecimal() or not previous.isdecimal():
             return None
         return OnTrial(until, int(limited), int(previous))
+
+
+def uid_of(value: Mapping[str, Any]) -> str:
+    """Return an object's uid, "" without one."""
+    return str((value.get("metadata") or {}).get("uid") or "")
 
 
 def label_of(name: str) -> str:
@@ -71,13 +92,18 @@ def revision_name(name: str, generation: int) -> str:
 
 
 async def record(client: Client, namespace: str, value: Mapping[str, Any], on_trial: OnTrial | None = None) -> None:
-    """Keep the spec of an object as its generation's revision, and drop the oldest beyond the bound.
+    """Keep the spec of an object as its generation's revision; drop its oldest ones and those of earlier objects.
 
     :raises KubeError: if it cannot be written; one that is there already is left.
     """
     metadata = value["metadata"]
     name, generation = metadata["name"], int(metadata.get("generation") or 0)
-    owner = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "name": name, "uid": metadata.get("uid", "")}
+    kept = await _all(client, namespace, name)
+    own = [one for one in kept if one.belongs_to(value)]
+    if any(one.revision == generation for one in own):
+        return
+    await _drop(client, namespace, [one for one in kept if not one.belongs_to(value)])
+    owner = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "name": name, "uid": uid_of(value)}
     body = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -91,12 +117,14 @@ async def record(client: Client, namespace: str, value: Mapping[str, Any], on_tr
         "revision": generation,
         "data": {"spec": value.get("spec") or {}},
     }
-    try:
-        await client.create(REVISIONS, body, dict, namespace=namespace)
-    except errors.Conflict:
-        return
-    for old in (await history(client, namespace, name))[:-MOST]:
-        await client.delete(REVISIONS, old.metadata.name, namespace=namespace)
+    await client.create(REVISIONS, body, dict, namespace=namespace)
+    await _drop(client, namespace, own[: max(0, len(own) + 1 - MOST)])
+
+
+async def _drop(client: Client, namespace: str, old: Sequence[Revision]) -> None:
+    for one in old:
+        with contextlib.suppress(errors.NotFound):  # the garbage collector was faster
+            await client.delete(REVISIONS, one.metadata.name, namespace=namespace)
 
 
 def _annotations(on_trial: OnTrial) -> dict[str, str]:
@@ -107,14 +135,38 @@ def _annotations(on_trial: OnTrial) -> dict[str, str]:
     }
 
 
-async def history(client: Client, namespace: str, name: str) -> list[Revision]:
+async def history(client: Client, namespace: str, value: Mapping[str, Any]) -> list[Revision]:
     """Return an object's revisions, oldest first.
 
     :raises KubeError: if they cannot be listed.
     """
+    kept = await _all(client, namespace, value["metadata"]["name"])
+    return [one for one in kept if one.belongs_to(value)]
+
+
+async def history_by_name(client: Client, namespace: str, name: str) -> list[Revision]:
+    """Return the revisions of the object of a name, oldest first; none where there is no such object.
+
+    :raises KubeError: if they cannot be listed.
+    """
+    try:
+        value = await client.get(RULES, name, dict[str, Any])
+    except errors.NotFound:
+        return []
+    return await history(client, namespace, value)
+
+
+async def _all(client: Client, namespace: str, name: str) -> list[Revision]:
+    """Return the revisions of all objects that had a name, oldest generation first."""
     page = await client.page(REVISIONS, namespace=namespace, labelSelector=f"{RULES_LABEL}={label_of(name)}", limit=500)
-    found = [msgspec.json.decode(item, type=Revision) for item in page.items]
-    found = [one for one in found if one.metadata.name == revision_name(name, one.revision)]
+    found = []
+    for item in page.items:
+        try:
+            kept = msgspec.json.decode(item, type=Revision)
+        except MALFORMED:
+            continue  # somebody else's under our label
+        if kept.metadata.name == revision_name(name, kept.revision):
+            found.append(kept)
     return sorted(found, key=lambda revision: revision.revision)
 
 
@@ -125,7 +177,7 @@ async def roll_back(client: Client, namespace: str, name: str, number: int | Non
     :raises KubeError: if it cannot be written.
     """
     value = await client.get(RULES, name, dict[str, Any])
-    known = await history(client, namespace, name)
+    known = await history(client, namespace, value)
     spec = value.get("spec") or {}
     if number is None:
         chosen = next((one for one in reversed(known) if one.data.get("spec") != spec), None)

@@ -286,6 +286,15 @@ async def test_rules_reach_the_nodes_stage_by_stage_and_everybody_in_the_end(fle
     assert not any("cotenant.io/rules-rollout" in fleet.labels(name) for name in NAMES)
 
 
+async def test_a_revision_of_an_earlier_object_of_the_name_is_not_rolled_out(fleet: Fleet) -> None:
+    fleet.api.put(RULES, "default", metadata={"generation": 8, "uid": "again"}, spec={})
+    fleet.api.put(REVISIONS, "rules-default-7", metadata={"ownerReferences": [{"uid": "gone"}]}, data={}, revision=7)
+    fleet.rollout(change={"rules": {"revision": 7}})
+    async with fleet.cluster.running(Rollouts()):
+        await until(lambda: "no revision 7 of rules default" in str(fleet.api.objects[ROLLOUTS]["r"].get("status")))
+    assert set(fleet.api.objects[RULES]) == {"default"}
+
+
 async def test_an_slo_revision_reaches_the_nodes_and_becomes_everybody_s(fleet: Fleet) -> None:
     fleet.api.put(REVISIONS, "slo-config-8", revision=8)
     fleet.api.put(STATE, "cotenant-slo-config", data={"active": "7"})

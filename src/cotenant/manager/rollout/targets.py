@@ -8,6 +8,8 @@ they are a revision of in the end, and removed.
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from cotenant.api.report import API_VERSION
 from cotenant.api.rollout import RULES_LABEL, ColocationRollout, RulesChange
 from cotenant.detect.rules import KIND
@@ -79,12 +81,12 @@ class Targets:
         return TargetState(promoted=active == name, message=f"SLO revision {name} becomes active")
 
     async def _rules_state(self, rollout: ColocationRollout, change: RulesChange) -> TargetState:
-        spec = await self._spec(change)
+        theirs = await self._found(RULES, change.config)
+        spec = await self._spec(change, theirs)
         if spec is None:
             text = f"there is no revision {change.revision} of rules {change.config}"
             return TargetState(problem=f"{text}: cotenant config history --cluster --name {change.config}")
         own = await self._found(RULES, rules_name(rollout))
-        theirs = await self._found(RULES, change.config)
         problem = refusal(own)
         return TargetState(
             ready=own is not None and is_active(own),
@@ -94,13 +96,19 @@ class Targets:
             problem=f"rules {rules_name(rollout)}: {problem}" if problem else "",
         )
 
-    async def _spec(self, change: RulesChange) -> dict[str, Any] | None:
+    async def _spec(self, change: RulesChange, config: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        """Return the spec of a change's revision; None where it is not kept, or is an earlier object's of that name."""
         name = revisions.revision_name(change.config, change.revision)
-        kept = await self._found(REVISIONS, name, self._namespace)
-        return None if kept is None else ((kept.get("data") or {}).get("spec") or {})
+        found = await self._found(REVISIONS, name, self._namespace)
+        if found is None:
+            return None
+        kept = msgspec.convert(found, revisions.Revision)
+        if config is not None and not kept.belongs_to(config):
+            return None
+        return kept.data.get("spec") or {}
 
     async def _prepare(self, rollout: ColocationRollout, change: RulesChange) -> None:
-        spec = await self._spec(change)
+        spec = await self._spec(change, await self._found(RULES, change.config))
         if spec is None:
             return
         name, metadata = rules_name(rollout), rollout.metadata
@@ -114,8 +122,8 @@ class Targets:
         await self._client.apply(RULES, name, body, FIELD_MANAGER, force=True)
 
     async def _promote(self, change: RulesChange) -> None:
-        spec = await self._spec(change)
         found = await self._found(RULES, change.config)
+        spec = await self._spec(change, found)
         if spec is None or (found is not None and (found.get("spec") or {}) == spec):
             return
         if found is None:
