@@ -162,6 +162,17 @@ def test_a_kata_pod_goes_where_both_the_request_and_the_objects_allow(extender: 
     assert extender.passed("busy", "past", pod=pod)[0] == ["busy"]
 
 
+def test_null_is_absent_and_the_case_of_a_key_is_nothing(extender: Extender) -> None:
+    sparse = {"metadata": {"name": "web", "namespace": "default", "uid": None}, "spec": None, "status": None}
+    assert extender.passed("busy", "calm", pod=sparse)[0] == ["calm"]
+    items = [{"metadata": {"name": "busy"}}, {"metadata": {"name": "calm"}, "spec": None}]
+    status, found = extender.post("/kube/filter", {"pod": POD, "NODES": {"Items": items}})
+    assert (status, found["Nodes"]["items"], found["NodeNames"]) == (200, items[1:], None)
+    victims = {"busy": {"pods": [{"uid": "v"}]}, "calm": {"pods": [{"uid": "w"}], "numpdbviolations": 1}}
+    answer = extender.post("/kube/preempt", {"pod": POD, "nodenametometavictims": victims})[1]
+    assert answer == {"NodeNameToMetaVictims": {"calm": {"Pods": [{"UID": "w"}], "NumPDBViolations": 1}}}
+
+
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"a":' * 50_000, b"[" * 50_000, b'{"Pod":5}', b"\xff"])
 def test_hostile_bodies_get_a_4xx_and_the_next_one_an_answer(extender: Extender, body: bytes) -> None:
     for path in ("/kube/filter", "/kube/prioritize", "/kube/preempt", "/volcano/predicate", "/volcano/prioritize"):

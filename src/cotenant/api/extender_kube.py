@@ -8,6 +8,7 @@ import msgspec
 
 from cotenant.api import folding
 from cotenant.api.errors import BadRequest
+from cotenant.api.folding import Key, spelled
 from cotenant.api.objects import Node, ObjectMeta, Pod
 
 MAX_SCORE = 10
@@ -104,12 +105,14 @@ class ExtenderPreemptionResult(msgspec.Struct, kw_only=True, rename="pascal"):
     node_name_to_meta_victims: dict[str, MetaVictims] = {}
 
 
-_ARGS_KEYS = {"pod": "Pod", "nodes": "Nodes", "nodenames": "NodeNames"}
-_PREEMPTION_KEYS = {
-    "pod": "Pod",
-    "nodenametovictims": "NodeNameToVictims",
-    "nodenametometavictims": "NodeNameToMetaVictims",
-}
+_ARGS_KEYS = spelled("Pod", "NodeNames", nodes=Key("Nodes", keys=spelled("items", "metadata")))
+_PREEMPTION_KEYS = spelled(
+    "Pod",
+    victims=Key("NodeNameToVictims", each=spelled("Pods", "NumPDBViolations")),
+    meta=Key(
+        "NodeNameToMetaVictims", each=spelled("NumPDBViolations", pods=Key("Pods", each=spelled("UID")))
+    ),
+)  # fmt: skip
 _args_decoder = msgspec.json.Decoder(ExtenderArgs)
 _preemption_decoder = msgspec.json.Decoder(ExtenderPreemptionArgs)
 _node_decoder = msgspec.json.Decoder(Node)
@@ -122,7 +125,7 @@ def decode_args(body: bytes) -> Candidates:
     :raises BadRequest: if the body is malformed, or has no pod, or neither nodes nor names.
     """
     args = folding.decode(body, _args_decoder)
-    if args.pod is None or (args.nodes is None and args.node_names is None):
+    if args.pod is None or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
         args = folding.decode_folded(body, _args_decoder, _ARGS_KEYS)
     if args.pod is None:
         raise BadRequest("request body: no Pod")
@@ -163,7 +166,7 @@ def decode_preemption(body: bytes) -> PreemptionCandidates:
     :raises BadRequest: if the body is malformed, or has no pod, or no victims in either form.
     """
     args = folding.decode(body, _preemption_decoder)
-    if args.pod is None or (args.node_name_to_victims is None and args.node_name_to_meta_victims is None):
+    if args.pod is None or not _names_victims(args):
         args = folding.decode_folded(body, _preemption_decoder, _PREEMPTION_KEYS)
     if args.pod is None:
         raise BadRequest("request body: no Pod")
@@ -177,6 +180,15 @@ def decode_preemption(body: bytes) -> PreemptionCandidates:
     return PreemptionCandidates(
         pod=args.pod, victims={node: _identities(victims) for node, victims in args.node_name_to_victims.items()}
     )
+
+
+def _names_victims(args: ExtenderPreemptionArgs) -> bool:
+    """Tell whether every node comes with its victims, spelled as expected."""
+    if args.node_name_to_meta_victims is not None:
+        by_node = args.node_name_to_meta_victims.values()
+        return all(victims is not None and victims.pods and all(pod.uid for pod in victims.pods) for victims in by_node)
+    in_full = args.node_name_to_victims
+    return in_full is not None and all(victims is not None and victims.pods for victims in in_full.values())
 
 
 def _identities(victims: Victims | None) -> MetaVictims:

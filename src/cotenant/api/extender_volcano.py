@@ -5,10 +5,13 @@ are decoded. In the predicate answer the reason is called ``status``, and a node
 code; a reason with a code that Volcano does not know is taken for a yes as well.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cotenant.api import folding
 from cotenant.api.errors import BadRequest
+from cotenant.api.folding import Key, spelled
 from cotenant.api.objects import Node, ObjectMeta, Pod
 
 SUCCESS = 0
@@ -58,8 +61,10 @@ class PrioritizeAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     error_message: str = ""
 
 
-_PREDICATE_KEYS = {"task": "task", "node": "node"}
-_PRIORITIZE_KEYS = {"task": "task", "nodes": "nodes"}
+_TASK = Key("task", keys=spelled("Name", "Namespace", "Pod"))
+_NODE_KEYS = spelled("Name", "Node")
+_PREDICATE_KEYS = spelled(task=_TASK, node=Key("node", keys=_NODE_KEYS))
+_PRIORITIZE_KEYS = spelled(task=_TASK, nodes=Key("nodes", each=_NODE_KEYS))
 _predicate_decoder = msgspec.json.Decoder(PredicateRequest)
 _prioritize_decoder = msgspec.json.Decoder(PrioritizeRequest)
 _encoder = msgspec.json.Encoder()
@@ -78,7 +83,7 @@ def decode_predicate(body: bytes) -> tuple[Pod, NodeInfo]:
     :raises BadRequest: if the body is malformed, or has no task, or no node with a name.
     """
     request = folding.decode(body, _predicate_decoder)
-    if request.task is None or request.node is None:
+    if request.task is None or request.task.pod is None or request.node is None or not request.node.name:
         request = folding.decode_folded(body, _predicate_decoder, _PREDICATE_KEYS)
     if request.task is None:
         raise BadRequest("request body: no task")
@@ -93,14 +98,18 @@ def decode_prioritize(body: bytes) -> tuple[Pod, list[NodeInfo]]:
     :raises BadRequest: if the body is malformed, or has no task, or a node has no name.
     """
     request = folding.decode(body, _prioritize_decoder)
-    if request.task is None or request.nodes is None:
+    if request.task is None or request.task.pod is None or request.nodes is None or not _are_named(request.nodes):
         request = folding.decode_folded(body, _prioritize_decoder, _PRIORITIZE_KEYS)
     if request.task is None:
         raise BadRequest("request body: no task")
     nodes = [node for node in request.nodes or () if node is not None]
-    if any(not node.name for node in nodes):
+    if not _are_named(nodes):
         raise BadRequest("request body: a node without a Name")
     return pod_of(request.task), nodes
+
+
+def _are_named(nodes: Iterable[NodeInfo | None]) -> bool:
+    return all(node is None or node.name for node in nodes)
 
 
 def encode_predicate(reason: str | None) -> bytes:

@@ -1,7 +1,12 @@
-"""Top-level keys in any case: Go's JSON decoder does not tell ``Pod`` from ``pod``, so neither do we."""
+"""JSON as Go reads it: keys in any case, and null wherever a field may be left out.
 
+Schedulers spell every key exactly and leave no null where we do not expect one, so the plain decoder does the work;
+only what it cannot read, or finds incomplete, is looked at again.
+"""
+
+import dataclasses
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -9,28 +14,70 @@ from cotenant.api.errors import BadRequest
 
 Decoded = TypeVar("Decoded")
 
-_top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """The right spelling of a key, and of the keys in its value; ``each``: in each element or entry of its value."""
+
+    name: str
+    keys: "Mapping[str, Key]" = dataclasses.field(default_factory=dict)
+    each: "Mapping[str, Key]" = dataclasses.field(default_factory=dict)
+
+
+def spelled(*names: str, **nested: Key) -> dict[str, Key]:
+    """Return keys by their lower case: ``names`` without keys of interest below them, ``nested`` with."""
+    return {name.lower(): Key(name) for name in names} | {key.name.lower(): key for key in nested.values()}
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
-    """Return the decoded request.
+    """Return the decoded request; null is taken for a key or element that is not there.
 
     :raises BadRequest: if it is not JSON, nests too deeply, or a value has the wrong type.
     """
     try:
-        return decoder.decode(body)
+        try:
+            return decoder.decode(body)
+        except msgspec.ValidationError:
+            return decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(body))))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"request body: {error}") from None
     except RecursionError:
         raise BadRequest("request body: nested too deeply") from None
 
 
-def decode_folded(body: bytes, decoder: msgspec.json.Decoder[Decoded], names: Mapping[str, str]) -> Decoded:
-    """Return the request decoded with its top-level keys spelled as ``names`` (lower case → right case) says.
+def decode_folded(body: bytes, decoder: msgspec.json.Decoder[Decoded], keys: Mapping[str, Key]) -> Decoded:
+    """Return the request decoded with the keys spelled as ``keys`` says, whatever their case.
 
     :raises BadRequest: as :func:`decode`.
     """
-    top = decode(body, _top_level)
-    folded = {names.get(key.lower(), key): value for key, value in top.items()}
-    folded.update((key, value) for key, value in top.items() if key in names.values())  # the exact key wins, as in Go
-    return decode(msgspec.json.encode(folded), decoder)
+    return decode(msgspec.json.encode(_fold(decode(body, _anything), keys)), decoder)
+
+
+_anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in value if inner is not None]
+    return value
+
+
+def _fold(value: Any, keys: Mapping[str, Key]) -> Any:
+    if not keys or not isinstance(value, dict):
+        return value
+    folded: dict[str, Any] = {}
+    for given, inner in value.items():
+        key = keys.get(given.lower(), Key(given))
+        if key.name == given or key.name not in value:  # the exact key wins, as in Go
+            folded[key.name] = _fold_below(inner, key)
+    return folded
+
+
+def _fold_below(value: Any, key: Key) -> Any:
+    if key.each and isinstance(value, list):
+        return [_fold(inner, key.each) for inner in value]
+    if key.each and isinstance(value, dict):
+        return {name: _fold(inner, key.each) for name, inner in value.items()}
+    return _fold(value, key.keys)

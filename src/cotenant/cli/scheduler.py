@@ -37,7 +37,7 @@ def serve(
         typer.Option(help="The pods that hard limits and scores are for; none: Kata readiness alone."),
     ] = "all",
     volcano_weight: Annotated[
-        float | None, typer.Option(min=0, help="Points for Volcano between worst and best: 100 times this.")
+        float | None, typer.Option(min=0, max=1e6, help="Points for Volcano between worst and best: 100 times this.")
     ] = None,
     max_body_mebibytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest request body.")] = 32,
     verdicts: Annotated[

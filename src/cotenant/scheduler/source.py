@@ -90,7 +90,7 @@ def _objects_of(path: pathlib.Path, document: dict[str, Any]) -> Iterator[dict[s
         return
     items = [] if document["items"] is None else document["items"]
     if not isinstance(items, list):
-        raise BadFile(f"{path}: items is not a list")
+        raise BadFile(f"{path}: items is not a list; give a file that `kubectl get -o json` wrote")
     item_kind = kind.removesuffix("List") if isinstance(kind, str) else ""
     for item in items:
         if isinstance(item, dict):  # the API server leaves the kind out of the items of a typed list
