@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.act.machine import Machine, steps
 
 Make = Callable[..., Machine]
@@ -41,3 +42,14 @@ def test_beside_anolis_group_identity_nothing_is_done_and_that_is_said(machine: 
 def test_without_sibling_threads_it_is_skipped(machine: Make) -> None:
     node = machine(threads_per_core=1)
     assert ("core_sched", "coreSched: no sibling threads are in use") in node.plan(ON).skipped
+
+
+@pytest.mark.parametrize("policy", [{}, ON], ids=["policy off", "pod opts out"])
+def test_who_should_have_none_loses_what_the_journal_shows(machine: Make, policy: dict[str, Any]) -> None:
+    node = machine()
+    labels = {POLICY: "none"} if policy else {}
+    group = node.pod("be", "BestEffort", "BE", labels=labels)
+    task = node.kernel.spawn(node.path("cpu", node.container(group), ""))
+    assert steps(node.plan(policy), "core_cookie") == []
+    found = steps(node.plan(policy, journal={"proc/4711": ""}), "core_cookie")
+    assert [(item.path, item.new) for item in found] == [(f"proc/{task}", "")]

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from cotenant.kernel import paths
+from cotenant.kernel import core_cookie, paths
 from cotenant.local import errors, groups, regression, smt
 from cotenant.model.node import Cpu, Topology
 
@@ -52,6 +52,12 @@ def test_work_goes_to_whole_cores_and_the_control_to_others() -> None:
 @pytest.mark.parametrize(("threads", "wanted"), [(1, None), (2, frozenset({0, 4}))])
 def test_without_a_free_sibling_there_is_nowhere(threads: int, wanted: frozenset[int] | None) -> None:
     assert isinstance(smt.places(topology(threads, 4), wanted), str)
+
+
+def test_cookies_are_not_tried_where_the_kernel_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_cookie, "is_available", lambda: False)
+    with pytest.raises(errors.CannotMeasure, match="CONFIG_SCHED_CORE"):
+        smt.verify(groups.Groups(paths.Root()), wanted=None, seconds=1.0, force=True, core_scheduling=True)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
 from cotenant.model.pod import CORE_SCHED_GROUP_LABEL, CORE_SCHED_POLICY_LABEL, Pod
 from cotenant.model.policy import DEFAULT_CORE_EXPELLER, ClassName, NodeSlo
+from cotenant.model.snapshot import PodGroup
 from cotenant.units.plan import PlanItem
 
 _CLASS_OF: dict[str, ClassName] = {"LSE": "LSR", "LSR": "LSR", "LS": "LS", "BE": "BE"}
@@ -38,30 +39,28 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     Cookies separate and do not prioritise: offline tasks share one, online pods have none unless they ask. Anolis'
     group identity and core scheduling together lock a machine up, so that nothing is done there while the kernel's
-    switch for group identity is on.
+    switch for group identity is on. Who should have none loses the one that we gave it.
     """
-    if slo.qos.policies.cpu_policy != "coreSched":
-        return
     snapshot = draft.snapshot
-    if snapshot.priority.core_scheduling == "must_be_off":
+    wanted = slo.qos.policies.cpu_policy == "coreSched"
+    if wanted and snapshot.priority.core_scheduling == "must_be_off":
         draft.left_out.append("coreSched: excluded on this kernel, where it and group identity lock the machine up")
-        return
-    if snapshot.files.read(f"{snapshot.sys}/devices/system/cpu/smt/active") != "1":
+        wanted = False
+    if wanted and snapshot.files.read(f"{snapshot.sys}/devices/system/cpu/smt/active") != "1":
         draft.skipped.append("coreSched: no sibling threads are in use")
         return
+    given = any(path.startswith(f"{snapshot.proc}/") and path.rpartition("/")[2].isdigit() for path in snapshot.journal)
     for group in snapshot.groups:
         if group.pod is None or not group.pod.active:
             continue
-        name = cookie_group(slo, group.pod)
-        if name is None:
-            continue
-        for task in tasks.subtree(snapshot, group.path):
-            draft.step(
-                PlanItem(
-                    op="core_cookie",
-                    path=f"{snapshot.proc}/{task}",
-                    new=name,
-                    strategy=draft.strategy,
-                    reason=f"pod {group.pod.key} shares cores with group {name} only",
-                )
-            )
+        name = cookie_group(slo, group.pod) if wanted else None
+        if name is not None:
+            _give(draft, group, name, f"pod {group.pod.key} shares cores with group {name} only")
+        elif given:
+            _give(draft, group, "", f"pod {group.pod.key} shares cores with whoever has no group")
+
+
+def _give(draft: Draft, group: PodGroup, name: str, reason: str) -> None:
+    for task in tasks.subtree(draft.snapshot, group.path):
+        path = f"{draft.snapshot.proc}/{task}"
+        draft.step(PlanItem(op="core_cookie", path=path, new=name, strategy=draft.strategy, reason=reason))

@@ -40,6 +40,7 @@ def kernel(
 def smt(
     online_cpus: str | None = typer.Option(None, "--online-cpus", metavar="LIST", help="Where online work runs: 0-3."),
     seconds: float = typer.Option(10.0, "--seconds", min=0.5, max=600.0, help="The length of each of the three runs."),
+    core_scheduling: bool = typer.Option(False, "--core-scheduling", help="Give offline work a cookie of its own."),
     force: bool = typer.Option(False, "--force", help="Also on a busy node."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object."),
 ) -> int:
@@ -50,7 +51,7 @@ def smt(
 
     managed = groups.Groups(paths.Root())
     wanted = None if online_cpus is None else cpulist.parse(online_cpus)
-    result = smt.verify(managed, wanted=wanted, seconds=seconds, force=force)
+    result = smt.verify(managed, wanted=wanted, seconds=seconds, force=force, core_scheduling=core_scheduling)
     if as_json:
         printing.print_json(result)
     else:
@@ -66,7 +67,8 @@ def smt(
         ]
         columns = ("run", "offline on CPUs", "online on CPUs", "offline CPU time", "online unit of work")
         printing.print_table(columns, rows, "Nothing was run.")
-        typer.echo(f"{result.verdict}: {result.reason} ({result.interface})")
+        with_cookies = ", with core scheduling" if result.core_scheduling else ""
+        typer.echo(f"{result.verdict}: {result.reason} ({result.interface}{with_cookies})")
     return 0 if result.verdict == "expelled" else 1
 
 

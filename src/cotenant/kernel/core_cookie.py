@@ -3,20 +3,29 @@
 A cookie is carried from task to task by a thread made for it, whose own cookie goes with it.
 """
 
+import contextlib
 import ctypes
 import errno
+import functools
 import os
 import threading
 from collections.abc import Callable
 
+from cotenant.kernel import paths
+
 PR_SCHED_CORE = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _THREAD, _THREAD_GROUP = 0, 1
+_INIT = 1
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _prctl(operation: int, pid: int, scope: int, cookie: int = 0) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SCHED_CORE, operation, pid, scope, ctypes.c_void_p(cookie)) != 0:
+    if _libc().prctl(PR_SCHED_CORE, operation, pid, scope, ctypes.c_void_p(cookie)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -56,8 +65,27 @@ def share(leader: int, pid: int) -> None:
 
 
 def clear(pid: int) -> None:
-    """Take a process's cookie away: it gets that of a fresh thread of ours, which has none."""
-    _in_a_thread(lambda: _prctl(_SHARE_TO, pid, _THREAD_GROUP))
+    """Take a process's cookie away: it gets the nothing that a thread of ours has.
+
+    A thread has the cookie of who made it, so where this process has one itself, the thread takes over init's first.
+    """
+
+    def carry() -> None:
+        if read(0):
+            _prctl(_SHARE_FROM, _INIT, _THREAD)
+        _prctl(_SHARE_TO, pid, _THREAD_GROUP)
+
+    _in_a_thread(carry)
+
+
+def held(root: paths.Root) -> dict[int, int]:
+    """Return the processes that have a cookie, with it; none where the kernel has no core scheduling."""
+    found = {}
+    for name in os.listdir(root.proc):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if name.isdigit() and (cookie := read(int(name))):
+                found[int(name)] = cookie
+    return found
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:

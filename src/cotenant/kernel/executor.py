@@ -79,11 +79,16 @@ class Executor:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def journalled(self) -> dict[str, str | None]:
-        """Return the files that hold something because of us, with their content before us."""
+        """Return the files that hold something because of us, with their content before us.
+
+        A process that was given a core-scheduling cookie is there as ``proc/<pid>``: it had none.
+        """
         self.journal.refresh()
-        found = {}
+        found: dict[str, str | None] = {}
         inodes: dict[str, tuple[int, int] | None] = {}
         for entry in self.journal.of_this_boot():
+            if entry.line.op == "core_cookie":
+                found[entry.path] = ""
             if entry.line.op != "write":
                 continue
             directory = os.path.dirname(entry.path)
@@ -134,11 +139,18 @@ class Executor:
                     for outcome in outcomes
                 ]
                 if self.journal.is_large():
-                    self.journal.compact(self._is_alive)
+                    self._compact()
         return [self._do_evict(o.item) if o.item.op == "evict" and o.state == "planned" else o for o in outcomes]
 
-    def _is_alive(self, entry: journal.Entry) -> bool:
-        return self.inode_of_parent(entry.path) == (entry.line.dev, entry.line.ino)
+    def _compact(self) -> None:
+        keeping = self._tasks.keeping()
+
+        def is_alive(entry: journal.Entry) -> bool:
+            if entry.line.op in ("set_policy", "core_cookie"):
+                return keeping(entry)
+            return self.inode_of_parent(entry.path) == (entry.line.dev, entry.line.ino)
+
+        self.journal.compact(is_alive)
 
     def _examine(self, items: Sequence[PlanItem]) -> list[Outcome]:
         """Return ``planned`` for each item that would change something, else why not; reads only."""
@@ -343,7 +355,7 @@ class Executor:
                 return Outcome(item, "same")
             if not commit:
                 return Outcome(item, "planned")
-            key = self.journal.key(path, parent.inode)
+            key = self.journal.key(path, parent.inode, "mkdir")
             if key not in self.journal.entries:
                 return Outcome(item, "left_out", f"{path}: only groups that cotenant made are removed")
             parent.rmdir(name)

@@ -28,8 +28,8 @@ class JournalUnusable(errors.KernelError):
     """The journal cannot be read, or a line cannot be added to it: then nothing new is written to the kernel."""
 
 
-Key = tuple[str, str, int, int, str]
-"""Boot, path, device and inode of the directory, and the task for what is done to one."""
+Key = tuple[str, str, int, int, str, Op]
+"""Boot, path, device and inode of the directory, the task for what is done to one, and what is done."""
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -60,7 +60,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        return (self.boot, self.path, self.dev, self.ino, self.task)
+        return (self.boot, self.path, self.dev, self.ino, self.task, self.op)
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +95,8 @@ class Journal:
         self.unreadable_lines = 0
         self.lost_marks = 0
         """Marks that there was no room for. A restore then finds a change that it need not make, never one too few."""
+        self.changes = 0
+        """Grows with every change of :attr:`entries`."""
         self._write = write
         self._seen: tuple[int, int, int] | None = None
         self._torn = False
@@ -114,12 +116,11 @@ class Journal:
                 return
             data = self.path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            self.entries.clear()
-            self._seen = None
+            self._forget()
             return
         except OSError as error:
             raise JournalUnusable(f"{self.path}: {error.strerror}; run as the user who wrote it, as root") from error
-        self.entries.clear()
+        self._forget()
         self.unreadable_lines = 0
         self._torn = bool(data) and not data.endswith(b"\n")
         for text in data.splitlines():
@@ -129,7 +130,13 @@ class Journal:
                 self.unreadable_lines += 1
         self._seen = seen
 
+    def _forget(self) -> None:
+        self.entries.clear()
+        self.changes += 1
+        self._seen = None
+
     def _take(self, line: Line) -> None:
+        self.changes += 1
         entry = self.entries.get(line.key)
         if line.kind == "undone":
             self.entries.pop(line.key, None)
@@ -147,8 +154,8 @@ class Journal:
             if line.irreversible and not entry.line.irreversible:
                 entry.line = msgspec.structs.replace(entry.line, irreversible=True, reason=line.reason)
 
-    def key(self, path: str, inode: tuple[int, int], task: str = "") -> Key:
-        return (self.boot, path, *inode, task)
+    def key(self, path: str, inode: tuple[int, int], op: Op) -> Key:
+        return (self.boot, path, *inode, "", op)
 
     def change(
         self,
@@ -195,7 +202,7 @@ class Journal:
 
     def aside(self, item: PlanItem, path: str, inode: tuple[int, int], old: str) -> None:
         """Record what a write is about to lose beside its own file, unless it is known already."""
-        if self.key(path, inode) in self.entries:
+        if self.key(path, inode, "write") in self.entries:
             return
         reason = f"lost by {item.path}; {item.reason}"
         line = Line(
@@ -251,8 +258,7 @@ class Journal:
         kept = {key: entry for key, entry in self.entries.items() if keep(entry)}
         if not kept:
             self.path.unlink(missing_ok=True)
-            self.entries.clear()
-            self._seen = None
+            self._forget()
             return
         lines = [
             msgspec.structs.replace(entry.line, values=tuple(dict.fromkeys(entry.values)), complete=entry.complete)
@@ -281,8 +287,8 @@ class Journal:
 
 
 def _mark(kind: Literal["done", "undone"], key: Key, values: tuple[str, ...] = ()) -> Line:
-    boot, path, dev, ino, task = key
-    return Line(kind=kind, boot=boot, path=path, dev=dev, ino=ino, task=task, values=values)
+    boot, path, dev, ino, task, op = key
+    return Line(kind=kind, boot=boot, path=path, dev=dev, ino=ino, task=task, op=op, values=values)
 
 
 def boot_id(root: paths.Root) -> str:

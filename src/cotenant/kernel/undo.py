@@ -7,11 +7,11 @@ kernel does not take back (openEuler's -1). Any other file that we wrote gets it
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from cotenant.kernel import channel, core_cookie, errno_table, executor, journal, lock, tasks
+from cotenant.kernel import channel, core_cookie, errno_table, executor, journal, lock, task_writes, tasks
 from cotenant.units import contents, ordering
 from cotenant.units.plan import PlanItem
 
@@ -23,6 +23,9 @@ OWNED_ELSEWHERE = frozenset(
 )  # fmt: skip
 """What the kubelet, the runtime and systemd set in groups of theirs, at a resize or on reload. A value that they have
 put there since is newer than the one that the journal keeps."""
+_NOT_OURS = "the tasks of another root are not this machine's"
+_FORK_ROUNDS = 5
+"""How often processes are looked for that inherited a cookie while those of the last look lost theirs."""
 _POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
 
 
@@ -71,6 +74,8 @@ def restore(writer: executor.Executor) -> Restoration:
     with lock.writing(writer.root):
         writer.journal.refresh()
         entries = list(writer.journal.entries.values())
+        # First: after it the journal may forget which cookies are ours.
+        _take_cookies(writer, task_writes.cookies(writer.root, writer.journal.of_this_boot()), result)
         wanted = [entry for entry in reversed(entries) if _is_ours_to_undo(writer, entry, result)]
         _undo(writer, wanted, result)
         writer.journal.compact()
@@ -130,6 +135,8 @@ def _undo(writer: executor.Executor, entries: list[journal.Entry], result: Resto
     for entry in entries:
         if entry.line.op in _UNDO:
             _undo_other(writer, entry, result)
+        elif entry.line.op == "core_cookie":
+            _end_cookie(writer, entry, result)
     for entry in sorted((e for e in entries if e.line.op == "mkdir"), key=lambda e: -e.path.count("/")):
         _remove(writer, entry, result)
 
@@ -303,17 +310,13 @@ def _policy_back(writer: executor.Executor, entry: journal.Entry) -> None:
         tasks.set_policy(task, entry.old or "other")
 
 
-def _cookie_back(writer: executor.Executor, entry: journal.Entry) -> None:
-    core_cookie.clear(int(entry.line.task))
-
-
-_UNDO = {"move_task": _move_back, "set_policy": _policy_back, "core_cookie": _cookie_back}
+_UNDO = {"move_task": _move_back, "set_policy": _policy_back}
 
 
 def _undo_other(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
     try:
         if entry.line.op != "move_task" and not writer.root.is_machine:
-            raise channel.BadPath("the tasks of another root are not this machine's")
+            raise channel.BadPath(_NOT_OURS)
         _UNDO[entry.line.op](writer, entry)
     except (OSError, ValueError, channel.BadPath) as error:
         number = getattr(error, "errno", None) or 0
@@ -323,6 +326,37 @@ def _undo_other(writer: executor.Executor, entry: journal.Entry, result: Restora
             return
     result.restored.append(Restored(entry.path, entry.line.task, None))
     writer.journal.undone(entry.line.key)
+
+
+def _end_cookie(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
+    """Close an entry, unless its cookie could not be taken from all who have it."""
+    if not writer.root.is_machine:
+        result.failed.append(_left(writer, entry, _NOT_OURS, "run restore again"))
+    elif not any(left.path.startswith("proc/") for left in result.failed):
+        writer.journal.undone(entry.line.key)
+
+
+def _take_cookies(writer: executor.Executor, cookies: Mapping[int, str], result: Restoration) -> None:
+    """Take our cookies from every process that has one: children have theirs from a parent that the journal knows."""
+    if not cookies:
+        return
+    refused: dict[int, str] = {}
+    for _ in range(_FORK_ROUNDS):
+        holders = [pid for pid, cookie in core_cookie.held(writer.root).items() if cookie in cookies]
+        if not holders:
+            return
+        refused.clear()
+        for pid in holders:
+            try:
+                core_cookie.clear(pid)
+            except OSError as error:
+                refused[pid] = error.strerror or str(error)
+            else:
+                result.restored.append(Restored(f"proc/{pid}", str(pid), None))
+    remedy = "end the process, and run restore again"
+    for pid, why in refused.items():
+        reason = f"its core-scheduling cookie stays: {why}"
+        result.failed.append(Left(path=f"proc/{pid}", found=None, original=None, reason=reason, remedy=remedy))
 
 
 def _remove(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:

@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from cotenant.kernel import paths, topology
+from cotenant.kernel import core_cookie, paths, topology
 from cotenant.local import errors, groups, workload
 from cotenant.model.node import Topology
+from cotenant.units.plan import PlanItem
 
 Verdict = Literal["expelled", "not expelled", "cannot tell"]
 EXPELLED_RATIO = 0.1
@@ -38,6 +39,8 @@ class Result(msgspec.Struct, frozen=True):
     reason: str
     interface: str
     phases: tuple[Phase, ...] = ()
+    core_scheduling: bool = False
+    """Offline work had a cookie of its own, online work none."""
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -88,12 +91,21 @@ def judge(phases: Sequence[Phase]) -> tuple[Verdict, str]:
 
 
 def verify(
-    managed: groups.Groups, *, wanted: frozenset[int] | None, seconds: float, force: bool, found: Topology | None = None
+    managed: groups.Groups,
+    *,
+    wanted: frozenset[int] | None,
+    seconds: float,
+    force: bool,
+    found: Topology | None = None,
+    core_scheduling: bool = False,
 ) -> Result:
-    """Run the procedure.
+    """Run the procedure; with ``core_scheduling`` offline work gets a cookie, as by the CPU policy ``coreSched``.
 
-    :raises CannotMeasure: if the node is busy and ``force`` is not given, or a wanted CPU does not exist.
+    :raises CannotMeasure: if the node is busy and ``force`` is not given, a wanted CPU does not exist, or this kernel
+        has no core scheduling.
     """
+    if core_scheduling and not core_cookie.is_available():
+        raise errors.CannotMeasure("this kernel has no core scheduling (CONFIG_SCHED_CORE, 5.14 or newer)")
     known = found or topology.read(managed.root)
     missing = (wanted or frozenset()) - known.ids
     if missing:
@@ -101,7 +113,7 @@ def verify(
     chosen = places(known, wanted)
     name = managed.interface.name
     if isinstance(chosen, str):
-        return Result("cannot tell", chosen, name)
+        return Result("cannot tell", chosen, name, core_scheduling=core_scheduling)
     if not force:
         refuse_when_busy(managed.root)
     runs: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
@@ -113,16 +125,23 @@ def verify(
     phases = []
     with workload.workloads(managed, "smt") as loads:
         for phase, offline, online in runs:
-            phases.append(_run(loads, phase, offline, online, seconds))
+            phases.append(_run(loads, phase, offline, online, seconds, core_scheduling))
             loads.stop()
         name = managed.interface.name
-    return Result(*judge(phases), name, tuple(phases))
+    return Result(*judge(phases), name, tuple(phases), core_scheduling)
 
 
 def _run(
-    loads: workload.Workloads, name: str, offline: tuple[int, ...], online: tuple[int, ...], seconds: float
+    loads: workload.Workloads,
+    name: str,
+    offline: tuple[int, ...],
+    online: tuple[int, ...],
+    seconds: float,
+    core_scheduling: bool,
 ) -> Phase:
     held = [loads.start("BE", cpus=[cpu]) for cpu in offline]
+    if core_scheduling:
+        loads.managed.apply([_cookie(process.pid) for process in held])
     served = [loads.start("LS", cpus=[cpu]) for cpu in online]
     time.sleep(min(1.0, seconds / 5))  # pinned and under way
     before = sum(process.run_ns() for process in held), sum(process.units for process in served)
@@ -133,6 +152,11 @@ def _run(
     units = sum(process.units for process in served) - before[1]
     unit_seconds = length * len(served) / units if units else None
     return Phase(name, offline, online, round(run_ns / 1e9 / length / len(held), 4), unit_seconds)
+
+
+def _cookie(pid: int) -> PlanItem:
+    reason = "offline work shares cores with its own kind only"
+    return PlanItem(op="core_cookie", path=f"proc/{pid}", new="verify", strategy="verify", reason=reason)
 
 
 def refuse_when_busy(root: paths.Root) -> None:

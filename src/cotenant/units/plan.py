@@ -16,7 +16,7 @@ class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     ``write``: path, old and new content without the final newline (old None = not readable). ``mkdir``/``rmdir``: path.
     ``move_task``: path is the ``tasks``/``cgroup.procs`` file, old the group the task was in, new the id.
     ``set_policy``: path ``proc/<pid>``, old and new a policy name (``other``, ``idle``). ``core_cookie``: path
-    ``proc/<pid>``, new the group's name. ``evict``: path None, new ``namespace/name``.
+    ``proc/<pid>``, new the group's name, empty for none. ``evict``: path None, new ``namespace/name``.
     """
 
     op: Op
