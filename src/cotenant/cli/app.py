@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.main
@@ -29,7 +29,7 @@ LONG_NAME = len("--priority-interface")
 VALUE_NAMES: dict[Any, str] = {str: "TEXT", int: "N", float: "N", pathlib.Path: "FILE"}
 
 
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     """Online and offline work on the same machines: see who is hurt, by what and by whom, and hold it back."""
     if version:
         typer.echo(f"cotenant {cotenant.__version__}")

@@ -1,61 +1,70 @@
 """``cotenant check``: what this kernel offers, what is missing and how to get it, and what stands in the way."""
 
+import dataclasses
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from cotenant.cli import kept_out, moving, printing, roots
+from cotenant.cli import kept_out, moving, options, printing, roots
 from cotenant.kernel import check
-from cotenant.model.priority import NAMES, InterfaceName
 from cotenant.units import errors
+
+if TYPE_CHECKING:
+    from cotenant.model.identity_use import IdentityUse
 
 
 class BadRequest(errors.CotenantError):
     """An option's value does not exist."""
 
 
-def command(
-    names: list[str] = typer.Argument(None, metavar="NAME", help="More names for --require."),
-    root: str = roots.OPTION,
-    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
-    require: list[str] = typer.Option(
-        [], "--require", metavar="NAME", help="Exit 1 unless this feature or priority interface is available."
-    ),
-    workloads: str | None = typer.Option(
-        None, "--workloads", metavar="PODS", help="A v1 PodList: list who uses identity 1."
-    ),
-    priority_interface: str | None = typer.Option(
-        None, "--priority-interface", metavar="NAME", help="Report on this interface instead of the best one."
-    ),
-    koordinator: bool = typer.Option(
-        False, "--koordinator", help="Not this node: what would change on each node of a cluster that runs Koordinator."
-    ),
-    node: str = typer.Option("", "--node", metavar="NAME", help="With --koordinator: this node only."),
-    daemonsets: bool = typer.Option(
-        False, "--daemonsets", help="Not this node: DaemonSets that `scheduler --taints hard` would keep out of nodes."
-    ),
-    kubeconfig: pathlib.Path | None = typer.Option(
-        None, "--kubeconfig", help="With --koordinator or --daemonsets: which cluster."
-    ),
-) -> None:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What ``cotenant check`` is told."""
+
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="More names for --require.")] = None
+    root: roots.Option = "/"
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
+    require: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Exit 1 unless this feature or priority interface is available."),
+    ] = None
+    workloads: Annotated[str | None, typer.Option(metavar="PODS", help="A v1 PodList: who uses identity 1.")] = None
+    priority_interface: options.PriorityInterface = None
+    koordinator: Annotated[
+        bool,
+        typer.Option(
+            "--koordinator", help="Not this node: what would change on each node of a cluster that runs Koordinator."
+        ),
+    ] = False
+    node: Annotated[str, typer.Option(metavar="NAME", help="With --koordinator: this node only.")] = ""
+    daemonsets: Annotated[
+        bool,
+        typer.Option(
+            "--daemonsets", help="Not this node: DaemonSets that `scheduler --taints hard` would keep out of nodes."
+        ),
+    ] = False
+    kubeconfig: Annotated[
+        pathlib.Path | None, typer.Option(help="With --koordinator or --daemonsets: which cluster.")
+    ] = None
+
+
+@options.as_fields_of(Options)
+def command(given: Options) -> None:
     """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way."""
-    _refuse_what_does_not_go_together(
-        koordinator, daemonsets, bool(node), kubeconfig is not None, bool(require or names or workloads)
-    )
-    if koordinator:
-        moving.show(kubeconfig, node, as_json)
+    _refuse_what_does_not_go_together(given)
+    if given.koordinator:
+        moving.show(given.kubeconfig, given.node, given.as_json)
         return
-    if daemonsets:
-        kept_out.show(kubeconfig, as_json)
+    if given.daemonsets:
+        kept_out.show(given.kubeconfig, given.as_json)
         return
-    required = [name for text in [*require, *(names or [])] for name in text.split(",") if name]
-    if names and not require:
-        raise BadRequest(f"unexpected {names[0]!r}: names go after --require")
-    found = check.report(roots.open_root(root), _interface(priority_interface))
-    use = None if workloads is None else _identity_use(workloads)
-    if as_json:
+    words = [*(given.require or ()), *(given.names or ())]
+    required = [name for text in words for name in text.split(",") if name]
+    found = check.report(roots.open_root(given.root), given.priority_interface)
+    use = None if given.workloads is None else _identity_use(given.workloads)
+    if given.as_json:
         document: dict[str, Any] = msgspec.to_builtins(found)
         if use is not None:
             document["workloads"] = msgspec.to_builtins(use)
@@ -69,27 +78,21 @@ def command(
     check.require(found, required)
 
 
-def _refuse_what_does_not_go_together(
-    koordinator: bool, daemonsets: bool, node: bool, kubeconfig: bool, of_this_node: bool
-) -> None:
-    if koordinator and daemonsets:
+def _refuse_what_does_not_go_together(given: Options) -> None:
+    of_cluster = given.koordinator or given.daemonsets
+    if given.koordinator and given.daemonsets:
         raise BadRequest("--koordinator and --daemonsets are two questions: ask one at a time")
-    if (koordinator or daemonsets) and of_this_node:
+    if of_cluster and (given.require or given.names or given.workloads):
         raise BadRequest("--require and --workloads are about this node; leave out --koordinator and --daemonsets")
-    if node and not koordinator:
+    if given.node and not given.koordinator:
         raise BadRequest("--node goes with --koordinator; without it this node is checked")
-    if kubeconfig and not (koordinator or daemonsets):
+    if given.kubeconfig is not None and not of_cluster:
         raise BadRequest("--kubeconfig goes with --koordinator or --daemonsets; without them this node is checked")
+    if given.names and not given.require:
+        raise BadRequest(f"unexpected {given.names[0]!r}: names go after --require")
 
 
-def _interface(name: str | None) -> InterfaceName | None:
-    known = next((one for one in NAMES if one == name), None)
-    if name is not None and known is None:
-        raise BadRequest(f"--priority-interface {name}: it is one of {', '.join(NAMES)}")
-    return known
-
-
-def _identity_use(file: str) -> Any:
+def _identity_use(file: str) -> "IdentityUse":
     from cotenant.model import identity_use, pod_list
 
     try:

@@ -2,27 +2,30 @@
 
 import pathlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from cotenant.cli import options
 from cotenant.detect import provenance
 
 app = typer.Typer(no_args_is_help=True)
 
-_JSON = typer.Option(False, "--json", help="For programs.")
-_KUBECONFIG = typer.Option(None, "--kubeconfig", metavar="FILE", help="On this cluster.")
-_IN_CLUSTER = typer.Option(False, "--cluster", help="On the cluster of KUBECONFIG or ~/.kube/config.")
-_NAME = typer.Option("default", "--name", help="On a cluster: which DetectionRuleConfig.")
-_NAMESPACE = typer.Option(None, "--namespace", help="On a cluster: the analyzer's; the kubeconfig's by default.")
-_DATA = typer.Option(None, "--data", metavar="DIR", help="Data directory of `cotenant up`; else where it is by itself.")
+Data = Annotated[
+    pathlib.Path | None,
+    typer.Option(metavar="DIR", help="Data directory of `cotenant up`; else where it is by itself."),
+]
+OnCluster = Annotated[pathlib.Path | None, typer.Option("--kubeconfig", metavar="FILE", help="On this cluster.")]
+InCluster = Annotated[bool, typer.Option("--cluster", help="On the cluster of KUBECONFIG or ~/.kube/config.")]
+Name = Annotated[str, typer.Option(help="On a cluster: which DetectionRuleConfig.")]
+Namespace = Annotated[str | None, typer.Option(help="On a cluster: the analyzer's; the kubeconfig's by default.")]
 
 
 @app.command()
 def check(
-    files: list[pathlib.Path] = typer.Argument(..., metavar="FILE…", help="DetectionRuleConfig, YAML or JSON."),
-    period: str = typer.Option("1s", "--period", help="Sampling period that a window must hold three of."),
-    as_json: bool = _JSON,
+    files: Annotated[list[pathlib.Path], typer.Argument(metavar="FILE…", help="DetectionRuleConfig, YAML or JSON.")],
+    period: Annotated[str, typer.Option(help="Sampling period that a window must hold three of.")] = "1s",
+    as_json: options.Json = False,
 ) -> None:
     """Say whether files of rules are valid; if not, where, at which key, and the nearest valid name.
 
@@ -62,8 +65,8 @@ def check(
 
 @app.command()
 def explain(
-    file: pathlib.Path | None = typer.Argument(None, metavar="FILE", help="Else the preset default."),
-    as_json: bool = _JSON,
+    file: Annotated[pathlib.Path | None, typer.Argument(metavar="FILE", help="Else the preset default.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Print every value in force and where it came from: a line of the file, or the preset and its reason."""
     from cotenant.cli import printing
@@ -84,8 +87,10 @@ def explain(
 
 @app.command()
 def presets(
-    name: str | None = typer.Argument(None, metavar="NAME", help="Print all values of one, with their reasons."),
-    as_json: bool = _JSON,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Print all values of one, with their reasons.")
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """List the presets, or print one."""
     from cotenant.cli import printing
@@ -105,9 +110,9 @@ def presets(
 
 @app.command()
 def templates(
-    name: str | None = typer.Argument(None, metavar="[TYPE]", help="Print one, beside the preset."),
-    file: pathlib.Path | None = typer.Option(None, "--file", metavar="FILE", help="With those of a file of your own."),
-    as_json: bool = _JSON,
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Print one, beside the preset.")] = None,
+    file: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="With those of a file of your own.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """List the strategy templates by type of business, or print one."""
     from cotenant.cli import printing, templates_table
@@ -127,12 +132,12 @@ def templates(
 
 @app.command()
 def history(
-    data: pathlib.Path | None = _DATA,
-    kubeconfig: pathlib.Path | None = _KUBECONFIG,
-    in_cluster: bool = _IN_CLUSTER,
-    name: str = _NAME,
-    namespace: str | None = _NAMESPACE,
-    as_json: bool = _JSON,
+    data: Data = None,
+    kubeconfig: OnCluster = None,
+    in_cluster: InCluster = False,
+    name: Name = "default",
+    namespace: Namespace = None,
+    as_json: options.Json = False,
 ) -> None:
     """List the rules that `cotenant up --rules FILE` took, or with --kubeconfig the generations on a cluster."""
     from cotenant.cli import printing
@@ -159,18 +164,19 @@ def history(
 
 @app.command()
 def rollback(
-    number: int | None = typer.Argument(
-        None, metavar="[N]", help="Else the newest that differs from what is in force."
-    ),
-    data: pathlib.Path | None = _DATA,
-    rules: pathlib.Path | None = typer.Option(
-        None, "--rules", metavar="FILE", help="Write here; else to the file that the revision was read from."
-    ),
-    kubeconfig: pathlib.Path | None = _KUBECONFIG,
-    in_cluster: bool = _IN_CLUSTER,
-    name: str = _NAME,
-    namespace: str | None = _NAMESPACE,
-    as_json: bool = _JSON,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", help="Else the newest that differs from what is in force.")
+    ] = None,
+    data: Data = None,
+    rules: Annotated[
+        pathlib.Path | None,
+        typer.Option(metavar="FILE", help="Write here; else to the file that the revision was read from."),
+    ] = None,
+    kubeconfig: OnCluster = None,
+    in_cluster: InCluster = False,
+    name: Name = "default",
+    namespace: Namespace = None,
+    as_json: options.Json = False,
 ) -> None:
     """Write an earlier revision back to its file, or with --kubeconfig into its object on a cluster."""
     from cotenant.cli import printing

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cotenant.cli import options
+
 if TYPE_CHECKING:
     from cotenant.api.crd import Kind
 
@@ -14,7 +16,6 @@ KindName = Annotated[list[str] | None, typer.Argument(metavar="[nir|drc|crl]..."
 Koordinator = Annotated[
     bool, typer.Option("--koordinator", help="Koordinator's kinds instead (nodeslos, nodemetrics, ...).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 FIELD_MANAGER = "cotenant-install"
 
@@ -25,7 +26,7 @@ def group() -> None:
 
 
 @app.command("print")
-def print_(kinds: KindName = None, koordinator: Koordinator = False, json: Json = False) -> None:
+def print_(kinds: KindName = None, koordinator: Koordinator = False, json: options.Json = False) -> None:
     """Print the CustomResourceDefinitions, for kubectl apply -f -."""
     from cotenant.api import crd
     from cotenant.cli import printing
@@ -42,8 +43,8 @@ def print_(kinds: KindName = None, koordinator: Koordinator = False, json: Json 
 def install(
     kinds: KindName = None,
     koordinator: Koordinator = False,
-    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
-    json: Json = False,
+    kubeconfig: options.Kubeconfig = None,
+    json: options.Json = False,
 ) -> None:
     """Create or update the CustomResourceDefinitions in the cluster; Koordinator's own are left as they are."""
     import asyncio

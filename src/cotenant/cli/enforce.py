@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cotenant.cli import inputs, printing, roots
+from cotenant.cli import inputs, options, printing, roots
 
 if TYPE_CHECKING:
     from cotenant.act.draft import Plan
     from cotenant.kernel.conflicts import Conflict
     from cotenant.kernel.executor import Executor, Outcome
     from cotenant.kernel.paths import Root
+    from cotenant.model.priority import InterfaceName
     from cotenant.model.snapshot import Snapshot
     from cotenant.units.plan import PlanItem
 
@@ -31,7 +32,7 @@ def command(
     node: Annotated[File, typer.Option(help="The v1 Node; without it the tree's CPUs and memory.")] = None,
     nrt: Annotated[File, typer.Option(help="The node's NodeResourceTopology.")] = None,
     usage: Annotated[File, typer.Option(help="What everybody uses; without it, what needs it is skipped.")] = None,
-    priority_interface: Annotated[str | None, typer.Option(help="Use this one instead of the best found.")] = None,
+    priority_interface: options.PriorityInterface = None,
     beside_others: Annotated[bool, typer.Option(help="Write although another co-location agent runs here.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> int:
@@ -78,18 +79,20 @@ def _cannot_be_undone(outcomes: "list[Outcome]") -> bool:
 
 
 def _look(
-    root: "Root", writer: "Executor", pods: pathlib.Path, node: File, nrt: File, usage: File, interface: str | None
+    root: "Root",
+    writer: "Executor",
+    pods: pathlib.Path,
+    node: File,
+    nrt: File,
+    usage: File,
+    interface: "InterfaceName | None",
 ) -> "Snapshot":
     from cotenant.kernel import snapshot, topology
     from cotenant.kernel.priority import probing
     from cotenant.model import node as nodes
     from cotenant.model import pod_list
-    from cotenant.model.priority import NAMES
 
-    names = {name: name for name in NAMES}
-    if interface is not None and interface not in names:
-        raise typer.BadParameter(f"{interface!r} is none of {', '.join(names)}", param_hint="--priority-interface")
-    found = probing.choose(root, names[interface]) if interface is not None else probing.probe(root)
+    found = probing.choose(root, interface) if interface is not None else probing.probe(root)
     cpus = topology.read(root)
     described = inputs.read_object(nrt) if nrt else None
     if nrt and described is not None:

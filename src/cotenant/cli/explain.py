@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,20 +21,25 @@ class NoReport(errors.CotenantError):
 
 
 def command(
-    file: pathlib.Path | None = typer.Argument(
-        None, metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
-    ),
-    name: str | None = typer.Argument(
-        None,
-        metavar="| pod NAMESPACE/NAME | node NAME | offline [NAMESPACE|GROUP]",
-        help="Explain what `cotenant scheduler` answered, and why; or what offline work got and lost, and why.",
-    ),
-    rules: pathlib.Path | None = typer.Option(None, "--rules", metavar="FILE", help="Rules, with FILE."),
-    url: str = typer.Option(
-        "http://127.0.0.1:7070", "--url", help="Where `cotenant up` listens, or (offline) the analyzer's page."
-    ),
-    scheduler: str = typer.Option(decisions.DEFAULT_URL, "--scheduler", help="Where `cotenant scheduler` answers."),
-    as_json: bool = typer.Option(False, "--json", help="The sentences and the evaluation, for programs."),
+    file: Annotated[
+        pathlib.Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="| pod NAMESPACE/NAME | node NAME | offline [NAMESPACE|GROUP]",
+            help="Explain what `cotenant scheduler` answered, and why; or what offline work got and lost, and why.",
+        ),
+    ] = None,
+    rules: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="Rules, with FILE.")] = None,
+    url: Annotated[
+        str, typer.Option(help="Where `cotenant up` listens, or (offline) the analyzer's page.")
+    ] = "http://127.0.0.1:7070",
+    scheduler: Annotated[str, typer.Option(help="Where `cotenant scheduler` answers.")] = decisions.DEFAULT_URL,
+    as_json: Annotated[bool, typer.Option("--json", help="The sentences and the evaluation, for programs.")] = False,
 ) -> None:
     """Say in sentences why the interference level is what it is, why a pod went where it did, or why a job is slow."""
     from cotenant.cli import printing

@@ -11,9 +11,9 @@ class _JsonLines(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def to_stderr(as_json: bool) -> None:
-    """Log to stderr from level INFO on."""
+def to_stderr(as_json: bool = False, level: int = logging.INFO) -> None:
+    """Log to stderr from a level on."""
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # one line a request says nothing to an operator

@@ -1,127 +1,150 @@
 """``cotenant manager``: policy, overcommit and profiles for the whole cluster."""
 
+import dataclasses
+import logging
 import pathlib
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from cotenant.cli import logs, options
+
+if TYPE_CHECKING:
+    from cotenant.manager import program
+    from cotenant.manager.webhook import settings as webhook_settings
+
+Strength = Literal["off", "soft", "hard"]
 
 app = typer.Typer(no_args_is_help=False, add_completion=False)
 
 
-@app.callback(invoke_without_command=True)
-def manage(
-    context: typer.Context,
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What ``cotenant manager`` is told."""
+
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where /metrics, /healthz, /readyz and /api/v1/latency are.")
-    ] = "127.0.0.1:8090",
-    namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Where our own objects are, the lease among them.")
-    ] = "cotenant-system",
+    ] = "127.0.0.1:8090"
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where our own objects are, the lease among them.")] = (
+        "cotenant-system"
+    )
     slo_config: Annotated[
         str, typer.Option(metavar="NAMESPACE/NAME", help="The ConfigMap with Koordinator's strategies.")
-    ] = "koordinator-system/slo-controller-config",
+    ] = "koordinator-system/slo-controller-config"
     analyzer: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Who tells what nodes use; by default who holds its lease.")
-    ] = "",
+    ] = ""
     analyzer_ca: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Who signed its certificate; needed beyond loopback.")
-    ] = None,
+    ] = None
     analyzer_name: Annotated[
         str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
-    ] = "",
+    ] = ""
     token_file: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Token for it; else the service account's.")
-    ] = None,
+    ] = None
     node_metric: Annotated[
-        str, typer.Option(metavar="auto|always|never", help="When nodes are asked for NodeMetrics: auto while read.")
-    ] = "auto",
+        Literal["auto", "always", "never"], typer.Option(help="When nodes are asked for NodeMetrics: auto while read.")
+    ] = "auto"
     webhook_listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the webhook answers over HTTPS; without it there is none.")
-    ] = "",
+    ] = ""
     webhook_url: Annotated[
         str, typer.Option(metavar="URL", help="How the API server reaches it, where not by its Service.")
-    ] = "",
+    ] = ""
     webhook_service: Annotated[
         str, typer.Option(metavar="NAME", help="The Service in front of it, in --namespace.")
-    ] = "cotenant-manager-webhook",
+    ] = "cotenant-manager-webhook"
     webhook_configuration: Annotated[
         str, typer.Option(metavar="NAME", help="The name of its two webhook configurations.")
-    ] = "cotenant-webhook",
+    ] = "cotenant-webhook"
     webhook_certificate_lifetime: Annotated[
         str, typer.Option(metavar="DURATION", help="How long a certificate holds; replaced after two thirds of it.")
-    ] = "30d",
+    ] = "30d"
     register_webhooks: Annotated[
         bool, typer.Option("--register-webhooks", help="Write the webhook configurations, where no chart does.")
-    ] = False,
+    ] = False
     affinity: Annotated[
-        Literal["off", "soft", "hard"],
-        typer.Option(help="How strongly managed pods keep away from nodes with a verdict."),
-    ] = "soft",
+        Strength, typer.Option(help="How strongly managed pods keep away from nodes with a verdict.")
+    ] = "soft"
     templates: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
-    ] = None,
+    ] = None
     latency: Annotated[
         bool, typer.Option("--latency", help="Read the latency of online services: docs/latency.md.")
-    ] = False,
-    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+    ] = False
+    kubeconfig: options.Kubeconfig = None
+    json: options.Json = False
+
+
+@app.callback(invoke_without_command=True)
+@options.as_fields_of(Options)
+def manage(context: typer.Context, given: Options) -> None:
     """Keep what nodes and pods get in step with what operators wrote."""
     if context.invoked_subcommand is not None:
         return
     import asyncio
-    import logging
-    from typing import get_args
 
-    from cotenant.cli import printing, service_account
-    from cotenant.kube import channel
-    from cotenant.manager import controller, program
-    from cotenant.manager.webhook import settings as webhook_settings
-    from cotenant.units import quantity
-    from cotenant.web import serving
+    from cotenant.cli import printing
+    from cotenant.manager import program
 
-    place = slo_config.split("/")
-    if len(place) != 2 or not all(place):
-        raise typer.BadParameter(f"--slo-config {slo_config}: give NAMESPACE/NAME")
-    token = token_file or service_account.file("token")
-    serving.split_address(listen)
-    if analyzer:
-        channel.check(analyzer, analyzer_ca)
-    peer = channel.Peer(address=analyzer, ca_file=analyzer_ca, token_file=token, name=analyzer_name)
-    if node_metric not in get_args(controller.NodeMetricWhen):
-        raise typer.BadParameter(f"--node-metric {node_metric}: give auto, always or never")
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    webhook = webhook_settings.Settings(
-        listen=webhook_listen or ("127.0.0.1:9443" if register_webhooks else ""),
-        url=webhook_url,
-        service=webhook_service,
-        configuration=webhook_configuration,
-        register=register_webhooks,
-        certificate_seconds=quantity.seconds(webhook_certificate_lifetime),
-        affinity=affinity,
-        templates=templates,
-    )
-    webhook_settings.address(webhook)
-    settings = program.Settings(
-        listen=listen,
-        kubeconfig=kubeconfig,
-        namespace=namespace,
-        parts=controller.Settings(
-            slo_config=controller.Place(*place),
-            analyzer=peer,
-            node_metric=node_metric,  # type: ignore[arg-type]
-            webhook=webhook,
-            latency=latency,
-        ),
-    )
+    settings = _settings(given)
+    logs.to_stderr(level=logging.WARNING)
 
     def started(url: str) -> None:
-        if json:
+        if given.json:
             printing.print_json_line({"url": url})
         else:
             typer.echo(f"/metrics, /healthz and /readyz are at {url}; ctrl-C ends it")
 
     asyncio.run(program.run(settings, started))
+
+
+def _settings(given: Options) -> "program.Settings":
+    """Return the program's settings.
+
+    :raises CotenantError: if an option cannot be used, or some do not go together.
+    """
+    from cotenant.cli import service_account
+    from cotenant.kube import channel
+    from cotenant.manager import controller, program
+    from cotenant.web import serving
+
+    serving.split_address(given.listen)
+    if given.analyzer:
+        channel.check(given.analyzer, given.analyzer_ca)
+    token = given.token_file or service_account.file("token")
+    peer = channel.Peer(address=given.analyzer, ca_file=given.analyzer_ca, token_file=token, name=given.analyzer_name)
+    return program.Settings(
+        listen=given.listen,
+        kubeconfig=given.kubeconfig,
+        namespace=given.namespace,
+        parts=controller.Settings(
+            slo_config=controller.Place.parse(given.slo_config, "--slo-config"),
+            analyzer=peer,
+            node_metric=given.node_metric,
+            webhook=_webhook(given),
+            latency=given.latency,
+        ),
+    )
+
+
+def _webhook(given: Options) -> "webhook_settings.Settings":
+    from cotenant.manager.webhook import settings as webhook_settings
+    from cotenant.units import quantity
+
+    found = webhook_settings.Settings(
+        listen=given.webhook_listen or ("127.0.0.1:9443" if given.register_webhooks else ""),
+        url=given.webhook_url,
+        service=given.webhook_service,
+        configuration=given.webhook_configuration,
+        register=given.register_webhooks,
+        certificate_seconds=quantity.seconds(given.webhook_certificate_lifetime),
+        affinity=given.affinity,
+        templates=given.templates,
+    )
+    webhook_settings.address(found)
+    return found
 
 
 @app.command()
@@ -130,8 +153,8 @@ def admit(
         list[pathlib.Path],
         typer.Argument(help="Pods, and ClusterColocationProfiles, Namespaces, PriorityClasses, quotas and limits."),
     ],
-    affinity: Annotated[Literal["off", "soft", "hard"], typer.Option(help="As of the manager.")] = "soft",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    affinity: Annotated[Strength, typer.Option(help="As of the manager.")] = "soft",
+    json: options.Json = False,
 ) -> None:
     """Print what the webhook would make of pods in files. No cluster needed; exit 1: some pod would be refused."""
     import msgspec
@@ -172,7 +195,7 @@ def render(
         list[pathlib.Path],
         typer.Argument(help="The ConfigMap slo-controller-config; Nodes, else one without labels."),
     ],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: options.Json = False,
 ) -> None:
     """Print what nodes would get of a ConfigMap in files. No cluster needed; exit 1: part of it cannot be used."""
     import msgspec
@@ -199,8 +222,8 @@ def render(
 @app.command()
 def unmutated(
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the manager is.")] = "cotenant-system",
-    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    json: options.Json = False,
 ) -> None:
     """List pods that are not as their profiles would make them. Exit 1: there are some."""
     import asyncio

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotenant.cli import options
+
 if TYPE_CHECKING:
     from cotenant.manager.overcommit.statement import Statement
 
@@ -46,8 +48,8 @@ def command(
         str, typer.Option(metavar="NAMESPACE/NAME", help="Where that ConfigMap is in the cluster.")
     ] = "koordinator-system/slo-controller-config",
     clear: Annotated[bool, typer.Option("--clear", help="Take back what all nodes offer, and end.")] = False,
-    kubeconfig: Annotated[File, typer.Option(help="Which cluster; the usual one by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say what a node offers to batch and mid work, what it should, and how that comes about, term by term."""
     from cotenant.cli import printing

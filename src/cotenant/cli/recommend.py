@@ -1,12 +1,14 @@
 """``cotenant recommend``: thresholds for a class of nodes, from what was recorded of it."""
 
+import dataclasses
 import pathlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotenant.cli import options
 from cotenant.units import errors
 
 if TYPE_CHECKING:
@@ -25,85 +27,116 @@ class NotEnough(errors.CotenantError):
     exit_status = 1
 
 
-def command(
-    sources: list[str] = typer.Option(
-        [HISTORY], "--from", metavar="history|prometheus|FILE", help="Files of `cotenant record` may repeat."
-    ),
-    data: pathlib.Path | None = typer.Option(None, "--data", metavar="DIR", help="history: the directory of `up`."),
-    url: str = typer.Option("http://127.0.0.1:9090", "--url", help="prometheus: where its API is."),
-    hours: float = typer.Option(24.0, "--hours", min=1, max=24 * 90, help="prometheus: how far back."),
-    rules: pathlib.Path | None = typer.Option(
-        None, "--rules", metavar="FILE", help="Today's rules; else the preset default."
-    ),
-    latency: pathlib.Path | None = typer.Option(
-        None, "--latency", metavar="FILE", help="JSON lines with time and p99_seconds: when services were slow."
-    ),
-    latency_target: str | None = typer.Option(
-        None, "--latency-target", metavar="TIME", help="Slower than this is slow; else twice a service's own median."
-    ),
-    false_per_day: float = typer.Option(
-        1.0, "--false-per-day", min=0.01, help="False triggers that are allowed, a day and node."
-    ),
-    name: str = typer.Option("recommended", "--name", help="Of the DetectionRuleConfig."),
-    node_selector: list[str] = typer.Option([], "--node-selector", metavar="KEY=VALUE", help="Nodes that it is for."),
-    write: pathlib.Path | None = typer.Option(None, "--write", metavar="FILE", help="The rules, to be applied."),
-    as_json: bool = typer.Option(False, "--json", help="For programs."),
-) -> None:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What ``cotenant recommend`` is told."""
+
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="history|prometheus|FILE",
+            help="Files of `cotenant record` may repeat.",
+            show_default=HISTORY,
+        ),
+    ] = None
+    data: Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="history: the directory of `up`.")] = None
+    url: Annotated[str, typer.Option(help="prometheus: where its API is.")] = "http://127.0.0.1:9090"
+    hours: Annotated[float, typer.Option(min=1, max=24 * 90, help="prometheus: how far back.")] = 24.0
+    rules: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Today's rules; else the preset default.")
+    ] = None
+    latency: Annotated[
+        pathlib.Path | None,
+        typer.Option(metavar="FILE", help="JSON lines with time and p99_seconds: when services were slow."),
+    ] = None
+    latency_target: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Slower than this is slow; else twice a service's own median.")
+    ] = None
+    false_per_day: Annotated[float, typer.Option(min=0.01, help="False triggers that are allowed, a day and node.")] = (
+        1.0
+    )
+    name: Annotated[str, typer.Option(help="Of the DetectionRuleConfig.")] = "recommended"
+    node_selector: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Nodes that it is for.")] = None
+    write: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="The rules, to be applied.")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
+
+
+@options.as_fields_of(Options)
+def command(given: Options) -> None:
     """Recommend thresholds: beside today's, with the false triggers and misses to expect. Exit 1: not enough data."""
     from cotenant.cli import printing
-    from cotenant.detect import presets, recommendation, rendering
-    from cotenant.local import past, rules_file
-    from cotenant.units import quantity
+    from cotenant.detect import rendering
 
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(given.name):
         raise typer.BadParameter(
-            f"{name!r}: lower-case letters, digits, '-' and '.', as names of objects are", param_hint="--name"
+            f"{given.name!r}: lower-case letters, digits, '-' and '.', as names of objects are", param_hint="--name"
         )
-    today = presets.get() if rules is None else rules_file.for_one_host(rules_file.load(rules)).rules
-    recorded = _recorded(sources, data, url, hours, today)
-    if latency is not None:
-        recorded = past.Recorded(recorded.samples, past.read_latency(latency))
-    target = None if latency_target is None else quantity.seconds(latency_target)
-    known = recorded.truth(target)
-    try:
-        found = recommendation.recommend(
-            today, recorded.samples, known, false_per_day, name, dict(_pair(text) for text in node_selector)
-        )
-    except recommendation.NotEnough as error:
-        raise NotEnough(f"{error}; record for longer, or more nodes of the class") from None
+    found, told = _recommended(given)
     text = rendering.text_of(found.rules)
-    if write is not None:
-        try:
-            write.write_text(text)
-        except OSError as error:
-            raise past.BadPast(f"--write {write}: {error.strerror}") from None
-    if as_json:
+    if given.write is not None:
+        _write(given.write, text)
+    if given.as_json:
         printing.print_json(_value(found))
         return
-    _print(found, known is not None)
-    if write is not None:
-        typer.echo(f"{write}: written; `cotenant config check {write}`, then --rules or kubectl apply")
+    _print(found, told)
+    if given.write is not None:
+        typer.echo(f"{given.write}: written; `cotenant config check {given.write}`, then --rules or kubectl apply")
     else:
         typer.echo("\n" + text, nl=False)
 
 
-def _recorded(sources: list[str], data: pathlib.Path | None, url: str, hours: float, today: "Rules") -> "Recorded":
+def _recommended(given: Options) -> "tuple[Recommendation, bool]":
+    """Return what is recommended, and whether it was told when services were slow.
+
+    :raises NotEnough: if there is too little to recommend anything from.
+    :raises CotenantError: if an option cannot be used.
+    """
+    from cotenant.detect import presets, recommendation
+    from cotenant.local import past, rules_file
+    from cotenant.units import quantity
+
+    today = presets.get() if given.rules is None else rules_file.for_one_host(rules_file.load(given.rules)).rules
+    recorded = _recorded(given, today)
+    if given.latency is not None:
+        recorded = past.Recorded(recorded.samples, past.read_latency(given.latency))
+    known = recorded.truth(None if given.latency_target is None else quantity.seconds(given.latency_target))
+    selector = dict(map(_pair, given.node_selector or ()))
+    try:
+        found = recommendation.recommend(today, recorded.samples, known, given.false_per_day, given.name, selector)
+    except recommendation.NotEnough as error:
+        raise NotEnough(f"{error}; record for longer, or more nodes of the class") from None
+    return found, known is not None
+
+
+def _write(file: pathlib.Path, text: str) -> None:
+    from cotenant.local import past
+
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise past.BadPast(f"--write {file}: {error.strerror}") from None
+
+
+def _recorded(given: Options, today: "Rules") -> "Recorded":
     import time
 
     from cotenant.latency import fetching, prometheus
     from cotenant.latency.errors import Unreadable
     from cotenant.local import listening, past
 
+    sources = given.sources or [HISTORY]
     if sources == [HISTORY]:
-        return past.of_history(listening.data_directory(data), today.window_seconds)
+        return past.of_history(listening.data_directory(given.data), today.window_seconds)
     if sources == [PROMETHEUS]:
-        fetching.check_url(url)
+        fetching.check_url(given.url)
         signals = [
             entry.signal for rule in today.detections.values() for entry in (*rule.signals, *rule.fallback_signals)
         ]
         plain = [signal for signal in signals if not signal.startswith("block.devices.")]
+        server = prometheus.Server(given.url)
         try:
-            return past.of_prometheus(prometheus.Server(url), plain, time.time(), hours * 3600, today.window_seconds)
+            return past.of_prometheus(server, plain, time.time(), given.hours * 3600, today.window_seconds)
         except Unreadable as error:
             raise past.BadPast(f"{error}; --url says where Prometheus' API is") from None
     if HISTORY in sources or PROMETHEUS in sources:

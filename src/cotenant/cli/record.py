@@ -4,10 +4,11 @@ import errno
 import os
 import pathlib
 import stat
+from typing import Annotated
 
 import typer
 
-from cotenant.cli import sampling
+from cotenant.cli import roots, sampling
 from cotenant.model import sample as samples
 from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED
@@ -23,14 +24,14 @@ class BadRecord(errors.CotenantError):
 
 
 def command(
-    file: pathlib.Path = typer.Argument(metavar="FILE", help="Where to append; made if it is not there."),
-    root: str = sampling.ROOT,
-    period: str = sampling.PERIOD,
-    count: int | None = typer.Option(None, "--count", min=1, help="Stop after so many; else ctrl-C."),
-    node: str | None = sampling.NODE,
-    match: list[str] = sampling.MATCH,
-    llc_probe: bool = sampling.LLC_PROBE,
-    as_json: bool = typer.Option(False, "--json", help="Print each sample as well."),
+    file: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="Where to append; made if it is not there.")],
+    root: roots.Option = "/",
+    period: sampling.Period = "1s",
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many; else ctrl-C.")] = None,
+    node: sampling.Node = None,
+    match: sampling.Match = None,
+    llc_probe: sampling.LlcProbe = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each sample as well.")] = False,
 ) -> None:
     """Append samples to a file until ctrl-C; the file is whole lines at all times, also after kill -9."""
     from cotenant.cli import printing

@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+from typing import Annotated
 
 import typer
 
@@ -9,11 +10,11 @@ from cotenant.model import evaluation
 
 
 def command(
-    file: pathlib.Path = typer.Argument(..., metavar="FILE", help="Samples, one JSON object a line; - is stdin."),
-    rules: pathlib.Path | None = typer.Option(
-        None, "--rules", metavar="FILE", help="Rules of detection; else the preset default."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+    file: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="Samples, one JSON object a line; - is stdin.")],
+    rules: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Rules of detection; else the preset default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Evaluate recorded samples: one line for each, the same every time."""
     import msgspec

@@ -1,6 +1,7 @@
 """``cotenant restore``: everything back as it was before cotenant wrote."""
 
 import pathlib
+from typing import Annotated
 
 import typer
 
@@ -11,11 +12,14 @@ LEFT_STATUS = 3
 
 
 def command(
-    root: str = roots.OPTION,
-    message: pathlib.Path | None = typer.Option(
-        None, metavar="FILE", help="Write a short message there, for Kubernetes; what is left is told and no failure."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+    root: roots.Option = "/",
+    message: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a short message there, for Kubernetes; what is left is told and no failure."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """Put back everything that was written, and list what the kernel or its present owner does not let be put back."""
     result = undo.restore(executor.Executor(roots.open_root(root)))

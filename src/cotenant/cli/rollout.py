@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotenant.cli import options
 from cotenant.units import errors
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The ColocationRollout.")]
-Kubeconfig = Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 class NotPossible(errors.CotenantError):
@@ -34,8 +33,8 @@ def group() -> None:
 @app.command()
 def status(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Else all, one a line.")] = None,
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
+    kubeconfig: options.Kubeconfig = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show which stage a rollout is in, how its nodes are, and what its gates say."""
     from cotenant.cli import printing
@@ -63,8 +62,8 @@ def status(
 @app.command()
 def plan(
     file: Annotated[pathlib.Path, typer.Argument(metavar="FILE", help="A ColocationRollout, YAML or JSON.")],
-    kubeconfig: Kubeconfig = None,
-    as_json: Json = False,
+    kubeconfig: options.Kubeconfig = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say which nodes each stage would change, and who would be left out and why; nothing is applied.
 
@@ -105,13 +104,13 @@ def plan(
 
 
 @app.command()
-def pause(name: Name, kubeconfig: Kubeconfig = None, as_json: Json = False) -> None:
+def pause(name: Name, kubeconfig: options.Kubeconfig = None, as_json: options.Json = False) -> None:
     """Change no more nodes, for now; those that are changed stay so, and gates are only shown."""
     _order(name, kubeconfig, as_json, "paused", lambda found: {"paused": True})
 
 
 @app.command()
-def resume(name: Name, kubeconfig: Kubeconfig = None, as_json: Json = False) -> None:
+def resume(name: Name, kubeconfig: options.Kubeconfig = None, as_json: options.Json = False) -> None:
     """Go on after a pause or after a stop; a rollout that was taken back begins anew."""
 
     def change(found: "ColocationRollout") -> dict[str, Any]:
@@ -122,7 +121,7 @@ def resume(name: Name, kubeconfig: Kubeconfig = None, as_json: Json = False) -> 
 
 
 @app.command()
-def abort(name: Name, kubeconfig: Kubeconfig = None, as_json: Json = False) -> None:
+def abort(name: Name, kubeconfig: options.Kubeconfig = None, as_json: options.Json = False) -> None:
     """Take everything back: each node gets what it had, but for what somebody changed since."""
     _order(name, kubeconfig, as_json, "taken back", lambda found: {"abort": True})
 

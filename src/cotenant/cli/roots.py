@@ -1,11 +1,13 @@
 """The ``--root`` option: a directory that stands for the machine's root."""
 
+from typing import Annotated
+
 import typer
 
 from cotenant.kernel import paths
 from cotenant.units import errors
 
-OPTION = typer.Option("/", "--root", metavar="DIR", help="DIR/proc and DIR/sys stand for this machine's.")
+Option = Annotated[str, typer.Option("--root", metavar="DIR", help="DIR/proc and DIR/sys stand for this machine's.")]
 
 
 class BadRoot(errors.CotenantError):

@@ -2,14 +2,13 @@
 
 import signal
 import sys
-from typing import get_args
+from typing import Annotated, get_args
 
 import typer
 
-from cotenant.cli import printing
+from cotenant.cli import options, printing, roots
 from cotenant.local import groups, supervision
 from cotenant.local import run as running
-from cotenant.model.priority import NAMES, InterfaceName
 from cotenant.units import quantity
 from cotenant.units.limit import NONE, Limit
 
@@ -20,23 +19,21 @@ CLASSES = get_args(groups.Qos)
 
 
 def command(
-    words: list[str] = typer.Argument(..., metavar="-- CMD…", help="The command and its arguments."),
-    qos: str = typer.Option(..., "--qos", metavar="|".join(CLASSES), help="The class of the work: BE is offline."),
-    name: str | None = typer.Option(None, "--name", help="The group's name; else the command's with a number."),
-    cpus: str | None = typer.Option(None, "--cpus", help="At most so many CPUs: 2, 1.5, 500m."),
-    memory: str | None = typer.Option(None, "--memory", help="At most so much memory: 512Mi, 4Gi."),
-    interface: str | None = typer.Option(
-        None, "--priority-interface", metavar="NAME", help=f"Instead of the one that is found: {', '.join(NAMES)}."
-    ),
-    root: str = typer.Option("/", "--root", help="Use DIR/proc and DIR/sys.", metavar="DIR"),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be written, and start nothing."),
-    as_json: bool = typer.Option(False, "--json", help="With --dry-run: the plan as JSON."),
+    words: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The command and its arguments.")],
+    qos: Annotated[str, typer.Option(metavar="|".join(CLASSES), help="The class of the work: BE is offline.")],
+    name: Annotated[str | None, typer.Option(help="The group's name; else the command's with a number.")] = None,
+    cpus: Annotated[str | None, typer.Option(help="At most so many CPUs: 2, 1.5, 500m.")] = None,
+    memory: Annotated[str | None, typer.Option(help="At most so much memory: 512Mi, 4Gi.")] = None,
+    priority_interface: options.PriorityInterface = None,
+    root: roots.Option = "/",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and start nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: the plan as JSON.")] = False,
 ) -> int:
     """Run a command with the priority of its class; its exit status and signals are those of the command."""
     from cotenant.kernel import paths
 
     request = running.Request(words, _class(qos), name, _limits(cpus, memory))
-    managed = groups.Groups(paths.Root(root), interface=_interface(interface))
+    managed = groups.Groups(paths.Root(root), interface=priority_interface)
     if dry_run or as_json:
         _print_plan(managed, request, as_json)
         return 0
@@ -59,15 +56,6 @@ def _class(text: str) -> groups.Qos:
         if text.upper() == name:
             return name  # type: ignore[no-any-return]
     raise typer.BadParameter(f"{text!r} is none of {', '.join(CLASSES)}", param_hint="--qos")
-
-
-def _interface(name: str | None) -> InterfaceName | None:
-    if name is None:
-        return None
-    for known in NAMES:
-        if known == name:
-            return known
-    raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--priority-interface")
 
 
 def _limits(cpus: str | None, memory: str | None) -> groups.Limits:

@@ -1,22 +1,24 @@
 """``cotenant sample``: what the machine goes through now, as JSON lines or as a table."""
 
+from typing import Annotated
+
 import msgspec
 import typer
 
-from cotenant.cli import printing, sampling
+from cotenant.cli import printing, roots, sampling
 from cotenant.model.sample import Sample
 
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
 
 
 def command(
-    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
-    root: str = sampling.ROOT,
-    period: str = sampling.PERIOD,
-    count: int = typer.Option(1, "--count", min=1, help="How many samples; one more read than that is made."),
-    node: str | None = sampling.NODE,
-    match: list[str] = sampling.MATCH,
-    llc_probe: bool = sampling.LLC_PROBE,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    root: roots.Option = "/",
+    period: sampling.Period = "1s",
+    count: Annotated[int, typer.Option(min=1, help="How many samples; one more read than that is made.")] = 1,
+    node: sampling.Node = None,
+    match: sampling.Match = None,
+    llc_probe: sampling.LlcProbe = False,
 ) -> None:
     """Print samples of this machine's pressure, latency and load; what is unknown says why."""
     for sample in sampling.ticks(sampling.open_sampler(root, period, node, match, llc_probe), count):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
 
 import typer
 
@@ -14,20 +15,19 @@ from cotenant.units import errors
 PERIOD_MINIMUM_S = 0.005
 PERIODS_IN_WINDOW = 3
 
-ROOT = roots.OPTION
-PERIOD = typer.Option("1s", "--period", metavar="TIME", help="Time between two reads, like 1s or 500ms.")
-NODE = typer.Option(None, "--node", metavar="NAME", help="The node's name in the sample; else the host's name.")
-
-MATCH = typer.Option(
-    [],
-    "--match",
-    metavar="GLOB=QOS",
-    help="Groups of that path are of that QoS: LSE, LSR, LS (online), SYSTEM or BE (offline). A later one wins.",
-)
-
-LLC_PROBE = typer.Option(
-    False, "--llc-probe", help="In a virtual machine without counters: time the shared cache, some ms a second."
-)
+Period = Annotated[str, typer.Option(metavar="TIME", help="Time between two reads, like 1s or 500ms.")]
+Node = Annotated[str | None, typer.Option(metavar="NAME", help="The node's name in the sample; else the host's name.")]
+Match = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="GLOB=QOS",
+        help="Groups of that path are of that QoS: LSE, LSR, LS (online), SYSTEM or BE (offline). A later one wins.",
+    ),
+]
+LlcProbe = Annotated[
+    bool,
+    typer.Option("--llc-probe", help="In a virtual machine without counters: time the shared cache, some ms a second."),
+]
 
 
 class BadPeriod(errors.CotenantError):
@@ -47,7 +47,7 @@ def check_window(window_seconds: float, period_s: float) -> None:
 
 
 def open_sampler(
-    root: str, period: str, node: str | None, match: Sequence[str] = (), llc_probe: bool = False
+    root: str, period: str, node: str | None, match: Sequence[str] | None = None, llc_probe: bool = False
 ) -> sampler.Sampler:
     """Return the sampler that the options ask for.
 
@@ -59,7 +59,7 @@ def open_sampler(
     period_s = periods.seconds(period)
     if period_s < PERIOD_MINIMUM_S:
         raise BadPeriod(f"--period {period}: one look takes milliseconds itself; give 5ms or more")
-    matches = [classes.Match.parse(text) for text in match]
+    matches = [classes.Match.parse(text) for text in match or ()]
     place = roots.open_root(root)
     return sampler.open_sampler(place, node=node, period_s=period_s, matches=matches, llc_probe=llc_probe)
 

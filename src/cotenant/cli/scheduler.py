@@ -1,105 +1,116 @@
 """``cotenant scheduler``: the extender, and the configuration that makes a scheduler ask it."""
 
+import dataclasses
+import logging
 import pathlib
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from cotenant.cli import logs, options
+
+if TYPE_CHECKING:
+    from cotenant.scheduler import program
 
 app = typer.Typer(no_args_is_help=False, add_completion=False)
 
 DEFAULT_LISTEN = "127.0.0.1:8088"
 POOL_LABEL = "cotenant.io/pool"
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What ``cotenant scheduler`` is told."""
 
-@app.callback(invoke_without_command=True)
-def serve(
-    context: typer.Context,
     reports: Annotated[
         pathlib.Path | None,
         typer.Option(help="Reports from a file (kubectl get nir -o json), read again when it changes; no cluster."),
-    ] = None,
+    ] = None
     objects: Annotated[
         pathlib.Path | None,
         typer.Option(help="With --reports: RuntimeClasses and Nodes (kubectl get runtimeclasses,nodes -o json)."),
-    ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = DEFAULT_LISTEN,
+    ] = None
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = DEFAULT_LISTEN
     kubeconfig: Annotated[
         pathlib.Path | None, typer.Option(help="Without --reports: which cluster; the usual one by default.")
-    ] = None,
+    ] = None
     analyzer_namespace: Annotated[
         str | None, typer.Option(help="Where the analyzer's lease is; the kubeconfig's namespace by default.")
-    ] = None,
-    preset: Annotated[Literal["default", "mco"], typer.Option(help="How levels become scores.")] = "default",
+    ] = None
+    preset: Annotated[Literal["default", "mco"], typer.Option(help="How levels become scores.")] = "default"
     applies_to: Annotated[
         Literal["all", "online", "offline", "none"],
         typer.Option(help="The pods that hard limits and scores are for; none: Kata readiness alone."),
-    ] = "all",
+    ] = "all"
     volcano_weight: Annotated[
         float | None, typer.Option(min=0, max=1e6, help="Points for Volcano between worst and best: 100 times this.")
-    ] = None,
-    max_body_mebibytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest request body.")] = 32,
+    ] = None
+    max_body_mebibytes: Annotated[int, typer.Option(min=1, max=1024, help="Largest request body.")] = 32
     verdicts: Annotated[
         bool, typer.Option("--verdicts/--no-verdicts", help="Write labels and KataReady on nodes; needs a cluster.")
-    ] = True,
+    ] = True
     taints: Annotated[
         Literal["off", "soft", "hard"], typer.Option(help="Also taint: PreferNoSchedule or NoSchedule.")
-    ] = "off",
+    ] = "off"
     max_excluded_fraction: Annotated[
         float, typer.Option(min=0, max=1, help="Of each pool, how much may be kept from new pods.")
-    ] = 0.05,
-    pool_label: Annotated[str, typer.Option(help="Nodes with the same value of this label are one pool.")] = POOL_LABEL,
+    ] = 0.05
+    pool_label: Annotated[str, typer.Option(help="Nodes with the same value of this label are one pool.")] = POOL_LABEL
     verdict_metrics: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve the verdict writer's /metrics there.")
-    ] = "",
-    clear: Annotated[bool, typer.Option("--clear", help="Take everything of ours off all nodes, and end.")] = False,
-    json: Json = False,
-) -> None:
+    ] = ""
+    clear: Annotated[bool, typer.Option("--clear", help="Take everything of ours off all nodes, and end.")] = False
+    json: options.Json = False
+
+
+@app.callback(invoke_without_command=True)
+@options.as_fields_of(Options)
+def serve(context: typer.Context, given: Options) -> None:
     """Answer kube-scheduler (/kube/filter, prioritize, preempt) and Volcano (/volcano/predicate, prioritize)."""
     if context.invoked_subcommand is not None:
         return
-    if objects is not None and reports is None:
+    if given.objects is not None and given.reports is None:
         raise typer.BadParameter("--objects goes with --reports; a cluster has its own")
-    import logging
-
-    from cotenant.scheduler import marking, program
-    from cotenant.scheduler.rules import VOLCANO_WEIGHT, Rules
-
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    if clear:
-        _clear(kubeconfig, json)
+    logs.to_stderr(level=logging.WARNING)
+    if given.clear:
+        _clear(given.kubeconfig, given.json)
         return
-    weight = VOLCANO_WEIGHT[preset] if volcano_weight is None else volcano_weight
-    settings = program.Settings(
-        rules=Rules(preset=preset, volcano_weight=weight, applies_to=applies_to),
-        reports=reports,
-        objects=objects,
-        kubeconfig=kubeconfig,
-        analyzer_namespace=analyzer_namespace,
-        max_body_bytes=max_body_mebibytes << 20,
-        verdicts=marking.Settings(
-            taints=taints,
-            applies_to=applies_to,
-            max_excluded_fraction=max_excluded_fraction,
-            pool_label=pool_label,
-        )
-        if verdicts and reports is None
-        else None,
-        verdict_metrics=verdict_metrics,
-    )
+    from cotenant.scheduler import program
 
     def started(url: str, known: int) -> None:
         from cotenant.cli import printing
 
-        if json:
+        if given.json:
             printing.print_json_line({"url": url, "reports": known})
         else:
             typer.echo(f"answering on {url}; ctrl-C ends it")
 
-    status = program.run(settings, listen, started)
+    status = program.run(_settings(given), given.listen, started)
     if status:
         raise typer.Exit(status)
+
+
+def _settings(given: Options) -> "program.Settings":
+    from cotenant.scheduler import marking, program
+    from cotenant.scheduler.rules import VOLCANO_WEIGHT, Rules
+
+    weight = VOLCANO_WEIGHT[given.preset] if given.volcano_weight is None else given.volcano_weight
+    verdicts = marking.Settings(
+        taints=given.taints,
+        applies_to=given.applies_to,
+        max_excluded_fraction=given.max_excluded_fraction,
+        pool_label=given.pool_label,
+    )
+    return program.Settings(
+        rules=Rules(preset=given.preset, volcano_weight=weight, applies_to=given.applies_to),
+        reports=given.reports,
+        objects=given.objects,
+        kubeconfig=given.kubeconfig,
+        analyzer_namespace=given.analyzer_namespace,
+        max_body_bytes=given.max_body_mebibytes << 20,
+        verdicts=verdicts if given.verdicts and given.reports is None else None,
+        verdict_metrics=given.verdict_metrics,
+    )
 
 
 def _clear(kubeconfig: pathlib.Path | None, as_json: bool) -> None:
@@ -122,8 +133,8 @@ def _clear(kubeconfig: pathlib.Path | None, as_json: bool) -> None:
 
 @app.command()
 def daemonsets(
-    kubeconfig: Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")] = None,
-    json: Json = False,
+    kubeconfig: options.Kubeconfig = None,
+    json: options.Json = False,
 ) -> None:
     """List the DaemonSets whose pods --taints hard would keep out of tainted nodes. Exit 1: there are some."""
     from cotenant.cli import kept_out
@@ -138,7 +149,7 @@ def config(
         bool, typer.Option("--extender", help="Have kube-scheduler ask the extender instead of reading labels.")
     ] = False,
     volcano: Annotated[bool, typer.Option("--volcano", help="For Volcano, which asks its own extender.")] = False,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Print the configuration with which kube-scheduler follows our labels, or asks the extender (or Volcano does)."""
     from cotenant.cli import printing

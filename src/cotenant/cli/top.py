@@ -7,12 +7,12 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from cotenant.cli import printing, sampling
+from cotenant.cli import printing, roots, sampling
 from cotenant.model import series, summary, wording
 from cotenant.model.enforcement import HeldFile
 from cotenant.model.evaluation import Evaluation
@@ -74,14 +74,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def command(
-    once: bool = typer.Option(False, "--once", help="Print one screen; so it does without a terminal."),
-    as_json: bool = typer.Option(False, "--json", help="Print one sample and its evaluation as JSON, and exit."),
-    sort: str = typer.Option("c", "--sort", metavar="KEY", help="c CPU, m memory, i disk, p stall."),
-    rules: str | None = typer.Option(None, "--rules", metavar="FILE", help="Rules of detection; else the preset."),
-    root: str = sampling.ROOT,
-    period: str = sampling.PERIOD,
-    match: list[str] = sampling.MATCH,
-    llc_probe: bool = sampling.LLC_PROBE,
+    once: Annotated[bool, typer.Option("--once", help="Print one screen; so it does without a terminal.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one sample and its evaluation as JSON, and exit.")
+    ] = False,
+    sort: Annotated[str, typer.Option(metavar="KEY", help="c CPU, m memory, i disk, p stall.")] = "c",
+    rules: Annotated[str | None, typer.Option(metavar="FILE", help="Rules of detection; else the preset.")] = None,
+    root: roots.Option = "/",
+    period: sampling.Period = "1s",
+    match: sampling.Match = None,
+    llc_probe: sampling.LlcProbe = False,
 ) -> None:
     """Show who is hurt, by what and by whom, once a second. Keys: c m i p sort, q quits."""
     from cotenant.detect import engine, presets

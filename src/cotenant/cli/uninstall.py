@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotenant.cli import options
+
 if TYPE_CHECKING:
     from cotenant.manager.leaving import Outcome
 
@@ -15,7 +17,6 @@ LEFT_STATUS = 3
 Kubeconfig = Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the pod's own by default.")]
 Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Of the release; the kubeconfig's by default.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait at most.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -25,7 +26,7 @@ def group() -> None:
 
 @app.command()
 def wait(
-    kubeconfig: Kubeconfig = None, namespace: Namespace = None, timeout: Timeout = 120.0, json: Json = False
+    kubeconfig: Kubeconfig = None, namespace: Namespace = None, timeout: Timeout = 120.0, json: options.Json = False
 ) -> None:
     """Wait until no program of ours runs any more. Exit 1: some still do."""
     import asyncio
@@ -56,7 +57,7 @@ def finish(
     restored: Annotated[
         bool, typer.Option(help="Wait for the pods that restore nodes; without, only the cluster is cleared.")
     ] = True,
-    json: Json = False,
+    json: options.Json = False,
 ) -> None:
     """Say what each node gave back, and take what is left off the cluster. Exit 3: a node did not answer."""
     import asyncio

@@ -1,5 +1,7 @@
 """``cotenant verify``: try on this very machine what is promised."""
 
+from typing import Annotated
+
 import typer
 
 from cotenant.cli import printing, roots
@@ -15,8 +17,8 @@ def _verify() -> None:
 
 @app.command("kernel")
 def kernel(
-    root: str = roots.OPTION,
-    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+    root: roots.Option = "/",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """Write to scratch groups and compare each answer with what cotenant expects of this kernel; exit 1 if one differs.
 
@@ -38,11 +40,13 @@ def kernel(
 
 @app.command("smt")
 def smt(
-    online_cpus: str | None = typer.Option(None, "--online-cpus", metavar="LIST", help="Where online work runs: 0-3."),
-    seconds: float = typer.Option(10.0, "--seconds", min=0.5, max=600.0, help="The length of each of the three runs."),
-    core_scheduling: bool = typer.Option(False, "--core-scheduling", help="Give offline work a cookie of its own."),
-    force: bool = typer.Option(False, "--force", help="Also on a busy node."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+    online_cpus: Annotated[str | None, typer.Option(metavar="LIST", help="Where online work runs: 0-3.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.5, max=600.0, help="The length of each of the three runs.")] = 10.0,
+    core_scheduling: Annotated[
+        bool, typer.Option("--core-scheduling", help="Give offline work a cookie of its own.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also on a busy node.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """Try whether online work expels offline work from sibling threads; exit 1 unless it does."""
     from cotenant.kernel import paths
@@ -74,8 +78,8 @@ def smt(
 
 @app.command("regression")
 def regression(
-    force: bool = typer.Option(False, "--force", help="Also on a busy node."),
-    as_json: bool = typer.Option(False, "--json", help="A list of rows."),
+    force: Annotated[bool, typer.Option("--force", help="Also on a busy node.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of rows.")] = False,
 ) -> int:
     """Try each feature once with throw-away work; exit 1 if one fails."""
     from cotenant.kernel import paths

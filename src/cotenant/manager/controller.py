@@ -17,12 +17,16 @@ from cotenant.manager.observing import Observed
 from cotenant.manager.slo.state import SloState
 from cotenant.manager.webhook.settings import Settings as WebhookSettings
 from cotenant.units.clock import Clock
+from cotenant.units.errors import CotenantError
 
 DEFAULT_NAMESPACE = "cotenant-system"
 FIELD_MANAGER = "cotenant-manager"
 
-
 NodeMetricWhen = Literal["auto", "always", "never"]
+
+
+class BadPlace(CotenantError):
+    """A text that does not say where an object is."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,6 +35,17 @@ class Place:
 
     namespace: str
     name: str
+
+    @classmethod
+    def parse(cls, text: str, option: str) -> "Place":
+        """Return the place that an option names.
+
+        :raises BadPlace: if it is not ``NAMESPACE/NAME``.
+        """
+        parts = text.split("/")
+        if len(parts) != 2 or not all(parts):
+            raise BadPlace(f"{option} {text}: give NAMESPACE/NAME")
+        return cls(*parts)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
