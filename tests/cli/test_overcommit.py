@@ -102,3 +102,9 @@ def test_a_file_that_is_no_such_object_is_named(run: Run, tmp_path: pathlib.Path
     done = run(*files(pods=wrong), "--at", NOW)
     assert done.status == 2
     assert "pods.yaml" in done.stderr
+
+
+def test_where_the_configmap_is_names_its_namespace(run: Run) -> None:
+    done = run("n1", "--slo-config", "slo-controller-config")
+    assert done.status == 2
+    assert "give NAMESPACE/NAME" in done.stderr

@@ -170,10 +170,10 @@ def _of_cluster(name: str, slo_config: str, kubeconfig: File) -> "Statement":
     from cotenant.manager.overcommit import looking
     from cotenant.units.clock import SystemClock
 
-    namespace, _, config = slo_config.partition("/")
+    place = Place.parse(slo_config, "--slo-config")
 
     async def look() -> "Statement":
         async with Client(load_configuration(kubeconfig)) as client:
-            return await looking.look(client, name, Place(namespace, config), SystemClock())
+            return await looking.look(client, name, place, SystemClock())
 
     return asyncio.run(look())
