@@ -24,6 +24,17 @@ def test_a_node_says_what_is_held_back_of_it() -> None:
     assert found.extended_allocatable == {"kubernetes.io/batch-cpu": 3000}
 
 
+def test_an_amplified_node_holds_back_what_it_did_before() -> None:
+    annotations = {"node.koordinator.sh/raw-allocatable": '{"cpu":"7","memory":"1Gi"}'}
+    status = {
+        "capacity": {"cpu": "8"},
+        "allocatable": {"cpu": "10500m", "memory": "3Gi", "kubernetes.io/batch-cpu": "9"},
+    }
+    found = nodes.decode_node({"metadata": {"annotations": annotations}, "status": status}, "node.json", HERE)
+    assert (found.allocatable_millicores, found.reserved_millicores) == (7000, 1000)
+    assert (found.allocatable_memory_bytes, found.extended_allocatable) == (1 << 30, {"kubernetes.io/batch-cpu": 9})
+
+
 def test_a_topology_object_overrides_the_trees() -> None:
     annotations = {
         "kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static","reservedCPUs":"0"}',

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import pytest
 
 from cotenant.model.node import Node
@@ -50,3 +52,13 @@ def test_capacity_and_reservations_come_from_the_node(kept: Policy) -> None:
     kept.take_node({"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "eight"}}})
     assert kept.node(FALLBACK) is FALLBACK
     assert "node" in kept.problems
+
+
+def test_the_normalization_ratio_follows_the_annotation_and_a_wrong_one_is_named(kept: Policy) -> None:
+    seen = []
+    for text in ("1.25", "fast", None):
+        annotations = {} if text is None else {"node.koordinator.sh/cpu-normalization-ratio": text}
+        kept.take_node({"metadata": {"name": "n1", "annotations": annotations}})
+        found = kept.node(FALLBACK)
+        seen.append((found.cpu_normalization_ratio, "node" in kept.problems))
+    assert seen == [(Fraction(5, 4), False), (1, True), (1, False)]

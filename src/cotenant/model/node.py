@@ -1,6 +1,8 @@
 """The node as strategies see it: capacity, reservations, CPU topology, and what everybody uses."""
 
+import decimal
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +17,10 @@ SHARE_POOLS_ANNOTATION = "node.koordinator.sh/cpu-shared-pools"
 BE_SHARE_POOLS_ANNOTATION = "node.koordinator.sh/be-cpu-shared-pools"
 CPU_ALLOCATIONS_ANNOTATION = "node.koordinator.sh/pod-cpu-allocs"
 CPU_MANAGER_ANNOTATION = "kubelet.koordinator.sh/cpu-manager-policy"
+RAW_ALLOCATABLE_ANNOTATION = "node.koordinator.sh/raw-allocatable"
+CPU_NORMALIZATION_ANNOTATION = "node.koordinator.sh/cpu-normalization-ratio"
+CPU_NORMALIZATION_RANGE = (1.0, 5.0)
+"""By Koordinator's own check of ``cpu-normalization-config``."""
 
 
 class BadNode(errors.CotenantError):
@@ -73,6 +79,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     reserved_cpus: frozenset[int] = frozenset()
     system_cpus: frozenset[int] = frozenset()
     system_cpus_exclusive: bool = True
+    cpu_normalization_ratio: Fraction = Fraction(1)
+    """How many of the fleet's reference CPUs one CPU of this node counts for."""
+    problems: tuple[str, ...] = ()
+    """What the Node says and cannot be used; it counts as not said."""
 
     @property
     def reserved_millicores(self) -> int:
@@ -121,10 +131,14 @@ def decode_node(value: Any, place: str, fallback: Node) -> Node:
     :raises BadNode: if it is not a Node, or an annotation or a quantity in it cannot be read.
     """
     metadata, status = _mapping(value, "metadata", place), _mapping(value, "status", place)
-    capacity, allocatable = _mapping(status, "capacity", place), _mapping(status, "allocatable", place)
     annotations = _mapping(metadata, "annotations", place)
+    # What an amplified node says it can allocate is more than it has; the annotation keeps what it was.
+    raw = _annotation(annotations, RAW_ALLOCATABLE_ANNOTATION, place)
+    native = {name: raw[name] for name in ("cpu", "memory") if name in raw}
+    capacity, allocatable = _mapping(status, "capacity", place), {**_mapping(status, "allocatable", place), **native}
     reservation = _annotation(annotations, RESERVATION_ANNOTATION, place)
     system = _annotation(annotations, SYSTEM_QOS_ANNOTATION, place)
+    ratio, problem = cpu_normalization(annotations.get(CPU_NORMALIZATION_ANNOTATION))
     try:
         reserved = _mapping(reservation, "resources", place)
         reserved_cpus = cpulist.parse(str(reservation.get("reservedCPUs") or ""))
@@ -140,9 +154,29 @@ def decode_node(value: Any, place: str, fallback: Node) -> Node:
             reserved_cpus=reserved_cpus,
             system_cpus=cpulist.parse(str(system.get("cpuset") or "")),
             system_cpus_exclusive=system.get("cpusetExclusive") is not False,
+            cpu_normalization_ratio=ratio,
+            problems=(f"{place}: {problem}",) if problem else (),
         )
     except errors.CotenantError as error:
         raise BadNode(f"{place}: {error}") from None
+
+
+def cpu_normalization(text: str | None) -> tuple[Fraction, str]:
+    """Return a node's CPU normalization ratio by its annotation, and what is wrong with the annotation.
+
+    The ratio is as written (1.15 is 23/20); 1 where nothing is said, and for what is no number within the range.
+    """
+    if text is None:
+        return Fraction(1), ""
+    low, high = CPU_NORMALIZATION_RANGE
+    try:
+        number = decimal.Decimal(str(text))
+        if low <= number <= high:
+            return Fraction(number), ""
+    except decimal.InvalidOperation:
+        pass  # no number, or none that compares
+    wanted = f"write a number within {low:g}..{high:g}"
+    return Fraction(1), f"annotation {CPU_NORMALIZATION_ANNOTATION} is {text!r}: {wanted}; taken as 1"
 
 
 def decode_topology(value: Any, place: str, fallback: Topology) -> Topology:

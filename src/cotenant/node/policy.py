@@ -80,6 +80,8 @@ class Policy:
             self.problems["node"] = str(error)
             return fallback
         self.problems.pop("node", None)
+        if found.problems:
+            self.problems["node"] = "; ".join(found.problems)
         return found
 
 

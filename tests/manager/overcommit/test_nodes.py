@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.manager.overcommit import names, nodes
+from cotenant.model import node
 
 GIB = 1 << 30
 
@@ -39,15 +40,16 @@ def test_the_larger_reservation_counts() -> None:
 
 
 def test_an_amplified_node_reserves_what_it_did_before() -> None:
-    found = read({names.RAW_ALLOCATABLE_ANNOTATION: {"cpu": "95"}}, allocatable={"cpu": "142"})
+    found = read({node.RAW_ALLOCATABLE_ANNOTATION: {"cpu": "95"}}, allocatable={"cpu": "142"})
     assert found.reserved["cpu"] == 5_000
 
 
 @pytest.mark.parametrize(
-    ("text", "ratio"), [("1.15", Fraction(23, 20)), ("0.8", 1), ("fast", 1), ("1.00", 1), ("nan", 1), ("inf", 1)]
+    ("text", "ratio"),
+    [("1.15", Fraction(23, 20)), ("0.8", 1), ("fast", 1), ("1.00", 1), ("nan", 1), ("inf", 1), ("50", 1)],
 )
 def test_the_normalization_ratio(text: str, ratio: Fraction) -> None:
-    assert read({names.NORMALIZATION_ANNOTATION: text}).amplification == ratio
+    assert read({node.CPU_NORMALIZATION_ANNOTATION: text}).amplification == ratio
 
 
 def test_what_is_published_and_whether_it_is_whole() -> None:
@@ -73,7 +75,7 @@ def test_what_others_gave_out_is_added_up_by_resource() -> None:
         {names.THIRD_PARTY_ANNOTATION: "{"},
         {names.THIRD_PARTY_ANNOTATION: {"allocations": [{"resources": {names.BATCH["cpu"]: "many"}}]}},
         {"node.koordinator.sh/reservation": "{"},
-        {names.RAW_ALLOCATABLE_ANNOTATION: "[]"},
+        {node.RAW_ALLOCATABLE_ANNOTATION: "[]"},
     ],
 )
 def test_what_must_not_be_guessed_is_an_error_that_names_the_node(annotation: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.koordinator.node_metric import AggregatePolicy, MemoryPolicy, duration_seconds, duration_text
+from cotenant.model.node import CPU_NORMALIZATION_RANGE
 
 
 class _Strategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -120,9 +121,8 @@ class NormalizationStrategy(_Strategy, frozen=True, kw_only=True):
     ratio_model: Mapping[str, ModelRatio] | None = None
 
 
-NORMALIZATION_RANGE = (1.0, 5.0)
 _RATIOS = ("defaultRatio", "baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio")
-NORMALIZATION_RANGES: Mapping[str, tuple[float, float]] = dict.fromkeys(_RATIOS, NORMALIZATION_RANGE)
+NORMALIZATION_RANGES: Mapping[str, tuple[float, float]] = dict.fromkeys(_RATIOS, CPU_NORMALIZATION_RANGE)
 
 
 class AmplificationStrategy(_Strategy, frozen=True, kw_only=True):

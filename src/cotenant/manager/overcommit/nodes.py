@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.objects import ObjectMeta
-from cotenant.manager.overcommit import names, strategy
+from cotenant.manager.overcommit import names
 from cotenant.model import node as nodes
 from cotenant.units import errors, quantity
 from cotenant.units.malformed import MALFORMED
@@ -66,16 +66,11 @@ def decode(value: NodeObject) -> NodeFacts:
     capacity, allocatable = value.status.capacity or {}, dict(value.status.allocatable or {})
     try:
         offered, torn = published(capacity, allocatable)
-        raw = _json(annotations, names.RAW_ALLOCATABLE_ANNOTATION, place)
-        # What an amplified node says it can allocate is more than it has; the annotation keeps what it was.
-        native = {name: (raw or {}).get(name, allocatable.get(name)) for name in names.RESOURCES}
+        native = {name: allocatable[name] for name in names.RESOURCES if name in allocatable}
         read = nodes.decode_node(
             {
                 "metadata": {"name": metadata.name, "annotations": annotations},
-                "status": {
-                    "capacity": capacity,
-                    "allocatable": {name: amount for name, amount in native.items() if amount is not None},
-                },
+                "status": {"capacity": capacity, "allocatable": native},
             },
             place,
             nodes.Node(capacity_millicores=None, capacity_memory_bytes=None),
@@ -91,7 +86,7 @@ def decode(value: NodeObject) -> NodeFacts:
             capacity={"cpu": read.capacity_millicores, "memory": read.capacity_memory_bytes},
             reserved={"cpu": read.reserved_millicores, "memory": max(kept, read.annotation_reserved_bytes)},
             third_party=_third_party(annotations, place),
-            amplification=_amplification(annotations),
+            amplification=read.cpu_normalization_ratio,
             published=offered,
             torn=torn,
             origin=annotations.get(names.ORIGIN_ANNOTATION),
@@ -117,14 +112,6 @@ def published(capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> tu
     return found, frozenset(torn)
 
 
-def _amplification(annotations: Mapping[str, str]) -> Fraction:
-    """Return the node's normalization ratio; 1 where there is none above it."""
-    try:
-        return max(strategy.exact(annotations.get(names.NORMALIZATION_ANNOTATION, "1")), Fraction(1))
-    except ValueError:
-        return Fraction(1)
-
-
 class _Allocation(msgspec.Struct, frozen=True, kw_only=True):
     priority: str = ""
     resources: dict[str, str | int | float] | None = None
@@ -148,12 +135,3 @@ def _third_party(annotations: Mapping[str, str], place: str) -> dict[str, int]:
             if name in names.PUBLISHED:
                 sums[name] = sums.get(name, 0) + quantity.whole(amount)
     return sums
-
-
-def _json(annotations: Mapping[str, str], name: str, place: str) -> dict[str, Any] | None:
-    if name not in annotations:
-        return None
-    try:
-        return msgspec.json.decode(annotations[name], type=dict[str, Any])
-    except MALFORMED as error:
-        raise BadNode(f"{place}: annotation {name}: {error}") from None

@@ -17,10 +17,10 @@ from cotenant.kube.budget import Budget
 from cotenant.kube.client import NODES, TOPOLOGIES
 from cotenant.kube.informer import Informer
 from cotenant.manager.controller import FIELD_MANAGER, Context
-from cotenant.manager.overcommit.names import NORMALIZATION_ANNOTATION, RAW_ALLOCATABLE_ANNOTATION
 from cotenant.manager.reconciling import Reconciler, Write
 from cotenant.manager.slo import nodes, ratios
 from cotenant.manager.webhook import node_status
+from cotenant.model.node import CPU_NORMALIZATION_ANNOTATION, RAW_ALLOCATABLE_ANNOTATION
 
 LOOK_SECONDS = 0.2
 NOTE_SECONDS = 10.0
@@ -96,9 +96,9 @@ class Keeper:
         changes: dict[str, str | None] = {}
         if ratio.text is None:
             self._unknown[name] = ratio.reason
-        elif not ratios.same_normalization(held.get(NORMALIZATION_ANNOTATION), ratio.text):
-            changes[NORMALIZATION_ANNOTATION] = ratio.text
-        in_force = ratio.text or held.get(NORMALIZATION_ANNOTATION)
+        elif not ratios.same_normalization(held.get(CPU_NORMALIZATION_ANNOTATION), ratio.text):
+            changes[CPU_NORMALIZATION_ANNOTATION] = ratio.text
+        in_force = ratio.text or held.get(CPU_NORMALIZATION_ANNOTATION)
         wanted = ratios.amplification_text(
             ratios.amplification(config.of("resource-amplification-config", labels), in_force)
         )

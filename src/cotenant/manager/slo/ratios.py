@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api.koordinator.colocation import NORMALIZATION_RANGE
 from cotenant.api.koordinator.topology import CpuBasicInfo
 from cotenant.manager.overcommit.strategy import exact
+from cotenant.model.node import CPU_NORMALIZATION_RANGE
 from cotenant.units.malformed import MALFORMED
 
 DEFAULT_RATIO = "1.00"
@@ -61,7 +61,7 @@ def normalization(strategy: Mapping[str, Any], label: str | None, info: CpuBasic
     if value is None:
         where = field if info.cpu_model in models else "ratioModel"
         return Ratio(None, f"{where} has nothing for {info.cpu_model!r}")
-    low, high = NORMALIZATION_RANGE
+    low, high = CPU_NORMALIZATION_RANGE
     if not low <= value <= high:
         return Ratio(None, f"{value} for {info.cpu_model!r} is not within {low:g}..{high:g}")
     return Ratio(f"{value:.2f}")

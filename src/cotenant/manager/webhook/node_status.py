@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from cotenant.api.koordinator.names import AMPLIFICATION_ANNOTATION
-from cotenant.manager.overcommit.names import RAW_ALLOCATABLE_ANNOTATION
 from cotenant.manager.overcommit.strategy import exact
+from cotenant.model.node import RAW_ALLOCATABLE_ANNOTATION
 from cotenant.units import quantity
 from cotenant.units.malformed import MALFORMED
 
