@@ -26,7 +26,7 @@ def slo(policy: str = "auto", **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_burst_by_limit(milli: int, percent: int, burst: int) -> None:
-    assert cpu_burst.burst_usec(milli, percent) == burst
+    assert cpu_burst.burst_usec(milli * 100, percent) == burst
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,24 @@ def test_an_allocatable_of_zero_evicts_nobody_who_is_idle(machine: Make) -> None
     assert evicted(node, wanted, node=described, usage=usage(node=8000, a=7900)) == ["default/a"]
 
 
+@pytest.mark.parametrize("policy", ["evictByRealLimit", "evictByAllocatable"])
+def test_what_fast_cpus_are_worth_satisfies_what_was_offered_for_it(machine: Make, policy: str) -> None:
+    """At a ratio of 2 a node offers 16,000 batch-cpu on 8 CPUs: who uses them all lacks nothing."""
+    node = machine(cpus=8)
+    offline(node, "a", 8000)
+    offline(node, "b", 8000)
+    wanted = slo(cpuEvictPolicy=policy, cpuEvictBESatisfactionLowerPercent=60, cpuEvictBESatisfactionUpperPercent=80)
+    fast = {"node.koordinator.sh/cpu-normalization-ratio": "2"}
+    described = {"metadata": {"annotations": fast}, "status": {"allocatable": {"kubernetes.io/batch-cpu": "16000"}}}
+    seen = {"node": described, "usage": usage(node=8000, a=4000, b=4000)}
+    assert evicted(node, wanted, **seen) == []
+    if policy == "evictByRealLimit":
+        node.write("cpu", "kubepods/besteffort", "cpu.cfs_quota_us", "300000")
+    else:
+        described["status"] = {"allocatable": {"kubernetes.io/batch-cpu": "6000"}}
+    assert len(evicted(node, wanted, **seen)) == 1
+
+
 def test_node_usage_evicts_opted_in_pods_up_to_the_priority_until_enough(machine: Make) -> None:
     node = machine()
     for name, priority, labels in (

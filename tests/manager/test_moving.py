@@ -83,6 +83,20 @@ async def test_each_node_says_what_would_change(koordinator: ApiServer, client: 
         )
 
 
+async def test_quotas_that_will_be_divided_are_told(koordinator: ApiServer, client: Client) -> None:
+    fast = {"name": "anolis", "annotations": {"node.koordinator.sh/cpu-normalization-ratio": "1.25"}}
+    koordinator.put("api/v1/nodes", "anolis", metadata=fast)
+    limited = {"limits": {"cpu": "1"}}
+    koordinator.put("api/v1/pods", "web", **pod("web", "LS", "anolis", resources=limited, kube="Burstable"))
+    running = await moving.read(client)
+    texts = {one.node: [c.text for c in one.changes if "CPUNormalization" in c.text] for one in running.nodes()}
+    (text,) = texts.pop("anolis")
+    assert "1 LS and unlabelled pods are divided by the node's CPU normalization ratio 1.25" in text
+    assert not any(texts.values()), "no ratio there"
+    on = dataclasses.replace(running, gates={**GATES, "CPUNormalization": True})
+    assert not [one for one in on.nodes("anolis")[0].changes if "CPUNormalization" in one.text]
+
+
 async def test_offline_pods_with_native_memory_only_are_named(koordinator: ApiServer, client: Client) -> None:
     spec = {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True}}}}
     koordinator.put(SLOS, "anolis", spec=spec)

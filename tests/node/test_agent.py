@@ -296,3 +296,37 @@ class Silent(Kubelet):
 
     def configuration(self) -> KubeletConfiguration:
         raise KubeletUnreachable("nobody there")
+
+
+def test_limits_are_worth_less_time_on_fast_cpus_until_the_annotation_goes(root: paths.Root) -> None:
+    cpu = root.directory / "sys/fs/cgroup/cpu/kubepods"
+    for group in ("burstable/podu2", "burstable/podu2/c1"):
+        (cpu / group).mkdir(parents=True)
+        (cpu / group / "cpu.cfs_quota_us").write_text("50000\n")
+    web = Pod(
+        namespace="ns",
+        name="web",
+        uid="u2",
+        kube_qos="Burstable",
+        phase="Running",
+        containers=(Container(name="c", container_id="c1", running=True, limits={"cpu": "500m"}),),
+    )
+
+    class Serving(Listed):
+        def refresh(self) -> bool:
+            super().refresh()
+            self.pods = (web,)
+            return True
+
+    kept, clock = Policy("n1", "enforce"), ManualClock()
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    agent = Agent(root, Sampler(root, clock=clock), Serving(Kubelet(Settings()), clock), kept, enforcer, None, clock)
+    agent.refresh_pods()
+    seen = []
+    for text in ("1.25", "2", None):
+        annotations = {} if text is None else {"node.koordinator.sh/cpu-normalization-ratio": text}
+        kept.take_node({"metadata": {"name": "n1", "annotations": annotations}})
+        agent.enforce_once()
+        seen.append((cpu / "burstable/podu2/c1/cpu.cfs_quota_us").read_text().strip())
+        assert (cpu / "burstable/podu2/cpu.cfs_quota_us").read_text().strip() == "50000"
+    assert seen == ["40000", "25000", "50000"]

@@ -1,6 +1,8 @@
 import json
 import pathlib
+from fractions import Fraction
 
+import msgspec
 import pytest
 from tests.act.machine import Machine
 
@@ -51,6 +53,14 @@ def test_while_suppression_is_by_quota_the_container_has_none() -> None:
     assert adjustment(seen, slo).quota_usec == -1
 
 
+def test_fast_cpus_need_less_of_a_quota() -> None:
+    seen = pod({"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": json.dumps(SPEC)})
+    fast = msgspec.structs.replace(snapshot().node, cpu_normalization_ratio=Fraction(5, 4))
+    on_fast = msgspec.structs.replace(snapshot(), node=fast)
+    wanted = starting.adjustment_of(on_fast, starting.model_of(seen, ("c",)), NodeSlo())
+    assert (wanted.quota_usec, wanted.shares) == (40_000, 512)
+
+
 def test_cpus_that_the_scheduler_gave_come_without_a_quota() -> None:
     given = {"scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": "2-3"})}
     seen = pod({"koordinator.sh/qosClass": "LSR"}, given, "/kubepods/podu")
@@ -77,6 +87,19 @@ def test_beside_another_agent_no_container_is_adjusted(tmp_path: pathlib.Path) -
     assert decisions.adjust(seen, "c") is None
     kept.mode = "observe"
     assert decisions.adjust(seen, "c") is None
+
+
+def test_the_ratio_that_counts_is_that_of_the_node_object(tmp_path: pathlib.Path) -> None:
+    machine = Machine(tmp_path)
+    root, clock = machine.show(everything=True), ManualClock()
+    enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
+    kept = Policy("n1", "enforce", follows_node=False)
+    kept.take_node({"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
+    decisions = starting.Starting(PodSource(Kubelet(Settings()), clock), kept, enforcer)
+    seen = pod({"koordinator.sh/qosClass": "BE"}, {"node.koordinator.sh/extended-resource-spec": json.dumps(SPEC)})
+    wanted = decisions.adjust(seen, "c")
+    assert wanted is not None
+    assert wanted.quota_usec == 25_000
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """CPU weight, CPU quota and memory limit of offline pods, from the batch resources that they ask for."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 
-from cotenant.act import cgroup, cpu_suppress
+from cotenant.act import cgroup, cpu_normalization, cpu_suppress
 from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
 from cotenant.model.pod import BATCH_CPU, BATCH_MEMORY, Container
@@ -12,13 +13,20 @@ from cotenant.units.limit import NONE, Limit
 TINY_MILLICORES = 100
 
 
-def quota_usec(containers: Sequence[Container], period_usec: int = cgroup.DEFAULT_PERIOD_USEC) -> Limit:
-    """Return the quota of containers' batch-cpu limits together: none as soon as one of them has no limit."""
+def quota_usec(
+    containers: Sequence[Container],
+    period_usec: int = cgroup.DEFAULT_PERIOD_USEC,
+    ratio: Fraction = Fraction(1),
+) -> Limit:
+    """Return the quota of containers' batch-cpu limits together: none as soon as one of them has no limit.
+
+    ``ratio`` is the node's CPU normalization ratio, by which what it offers as batch-cpu was multiplied.
+    """
     limits = [container.extended_limit(BATCH_CPU) for container in containers]
     known = [limit for limit in limits if limit is not None]
     if not limits or len(known) < len(limits):
         return NONE
-    return Limit(max(sum(known) * period_usec // 1000, cgroup.MIN_QUOTA_USEC))
+    return Limit(cpu_normalization.normalized_usec(sum(known) * period_usec // 1000, ratio))
 
 
 def memory_limit(containers: Sequence[Container]) -> Limit:
@@ -38,7 +46,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     The kubelet knows nothing of these resources and would leave such pods at the smallest weight and without limits.
     A container without a limit is unlimited, and so is its pod. While suppression is by quota, the pods themselves
-    have none: the quota of all offline work together holds them.
+    have none: the quota of all offline work together holds them. The quota is divided by the node's CPU normalization
+    ratio, by which the batch-cpu that it offers was multiplied.
     """
     by_quota = cpu_suppress.uses_quota(slo.threshold)
     for group in draft.snapshot.groups:
@@ -57,7 +66,8 @@ def _state(draft: Draft, path: str, containers: Sequence[Container], by_quota: b
     snapshot = draft.snapshot
     request = sum(container.extended_request(BATCH_CPU) for container in containers)
     cgroup.set_shares(draft, path, request, who)
-    quota = NONE if by_quota else quota_usec(containers, cgroup.period_usec(snapshot, path))
+    period, ratio = cgroup.period_usec(snapshot, path), snapshot.node.cpu_normalization_ratio
+    quota = NONE if by_quota else quota_usec(containers, period, ratio)
     cgroup.set_quota(draft, path, quota, "the offline quota holds it" if by_quota else who)
     cgroup.set_memory_limit(draft, path, memory_limit(containers), who)
 

@@ -3,9 +3,10 @@
 Readers return None where the file is missing or unreadable; "no limit" is a :class:`Limit` without a value.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cotenant.act.draft import Draft
+from cotenant.model.pod import Container
 from cotenant.model.snapshot import PodGroup, Snapshot
 from cotenant.units import cpulist
 from cotenant.units.limit import Limit
@@ -77,6 +78,13 @@ def release_quota(draft: Draft, group: str, limit: Limit, reason: str) -> None:
 def quota_of(snapshot: Snapshot, group: str, millicores: float) -> int:
     """Return the quota, in microseconds of the group's own period, that gives so many thousandths of a CPU."""
     return max(round(millicores * period_usec(snapshot, group) / 1000), MIN_QUOTA_USEC)
+
+
+def limit_usec(containers: Sequence[Container], period_usec: int) -> int | None:
+    """Return the quota of containers' native limits together, as the kubelet sets it; None where one has no limit."""
+    limits = [container.limit_millicores() for container in containers]
+    known = [limit for limit in limits if limit is not None]
+    return max(sum(known) * period_usec // 1000, MIN_QUOTA_USEC) if known and len(known) == len(limits) else None
 
 
 def cpuset_path(snapshot: Snapshot, group: str) -> str | None:

@@ -7,6 +7,7 @@ most of those are known; one that is not is said to be unexplained.
 import dataclasses
 from collections.abc import Callable
 
+from cotenant.act import cpu_normalization
 from cotenant.act.draft import Plan, Target
 from cotenant.model.pod import BATCH_MEMORY, Pod
 from cotenant.model.snapshot import PodGroup, Snapshot
@@ -111,6 +112,21 @@ def _has_no_burst(snapshot: Snapshot, target: Target) -> bool:
     return snapshot.files.read(target.path) in (None, "0")
 
 
+def _is_normalized_node(snapshot: Snapshot, target: Target) -> bool:
+    return snapshot.node.cpu_normalization_ratio > 1
+
+
+def _has_whole_quota(snapshot: Snapshot, target: Target) -> bool:
+    """Return whether a container's quota is that of its limit, or an enlargement of it."""
+    group = _group(snapshot, target)
+    found = snapshot.files.read(target.path)
+    if group is None or found is None or not found.split()[0].isdecimal():
+        return False
+    limits = cpu_normalization.Limits.of(snapshot)
+    own = next((limits.limit_usec(child) for child in group.containers if f"/{child.path}/" in target.path), None)
+    return own is not None and int(found.split()[0]) >= own
+
+
 def _is_annotated(snapshot: Snapshot, target: Target) -> bool:
     group = _group(snapshot, target)
     return group is not None and group.pod is not None and bool(group.pod.cpu_qos)
@@ -204,6 +220,26 @@ KNOWN: tuple[Known, ...] = (
         "cpu_burst",
         ordering.QUOTA_FILES,
         "a moving target: koordlet scales all throttled pods up or down at once, here as many as there is room for",
+    ),
+    Known(
+        "cpu_burst",
+        ("cpu.max.burst", "cpu.cfs_burst_us"),
+        "the node has a CPU normalization ratio: koordlet's burst follows the whole limit, here the divided one",
+        _is_normalized_node,
+    ),
+    Known(
+        "cpu_normalization",
+        ordering.QUOTA_FILES,
+        "koordlet divides quotas by the CPU normalization ratio only with its gate CPUNormalization, which is off by"
+        " default; where it is on, its burst writes the whole limit into the same file, and the two take turns",
+        _has_whole_quota,
+    ),
+    Known(
+        "batch_resources",
+        ordering.QUOTA_FILES,
+        "koordlet divides the quotas of batch-cpu by the CPU normalization ratio only with its gate CPUNormalization,"
+        " which is off by default, while its manager multiplies what is offered",
+        _is_normalized_node,
     ),
     Known(
         "memory_qos",

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from cotenant.act import cgroup, cpu_pool
+from cotenant.act import cgroup, cpu_normalization, cpu_pool
 from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
 from cotenant.model import policy
@@ -26,9 +26,9 @@ PREFIX = "spec.cpuBurstStrategy"
 Direction = Literal["up", "down"]
 
 
-def burst_usec(limit_millicores: int, percent: int, period_usec: int = cgroup.DEFAULT_PERIOD_USEC) -> int:
-    """Return the burst of a container by its limit: what it may save up while it uses less than its quota."""
-    return min(limit_millicores * percent * period_usec // 100_000, MAX_BURST_USEC)
+def burst_usec(base_usec: int, percent: int) -> int:
+    """Return the burst of a container by the quota of its limit: what it may save up while it uses less than that."""
+    return min(base_usec * percent // 100, MAX_BURST_USEC)
 
 
 def quota_usec(base: int, current: Limit, direction: Direction, percent: int) -> int:
@@ -48,9 +48,14 @@ class Candidate:
     group: ContainerGroup
     strategy: CpuBurstStrategy
     base_usec: int
+    """The quota by its limit and the node's CPU normalization ratio: what an enlargement starts from."""
+    limit_usec: int
+    """The quota by its limit alone, as the kubelet set it."""
     current: Limit
     period_usec: int
     throttled: bool
+    is_fresh: bool = False
+    """Whether the quota is the kubelet's own, of which nobody enlarged anything yet."""
 
     @property
     def excess(self) -> float:
@@ -91,6 +96,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     enlarged shrink, only as many as it takes. Many throttled pods at once therefore settle and do not swing.
     """
     candidates = []
+    limits = cpu_normalization.Limits.of(draft.snapshot)
     for group in draft.snapshot.groups:
         if group.pod is None or not _eligible(group.pod):
             continue
@@ -98,15 +104,12 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
             slo.cpu_burst, group.pod.cpu_burst, f"pod {group.pod.key}: annotation {CPU_BURST_ANNOTATION}"
         )
         draft.notices.extend(complaints)
-        _burst(draft, group, chosen)
+        _burst(draft, group, chosen, limits)
         if chosen.policy in ("auto", "cfsQuotaBurstOnly"):
-            candidates += list(_candidates(draft.snapshot, group, chosen))
+            candidates += list(_candidates(limits, group, chosen))
         else:
-            _release_quota(draft, group)
+            _release_quota(draft, group, limits)
     if not candidates:
-        return
-    if draft.snapshot.usage is None:
-        draft.skipped.append("quota burst: usage is not known (give --usage)")
         return
     _quotas(draft, slo, candidates)
 
@@ -116,7 +119,7 @@ def _eligible(pod: Pod) -> bool:
     return pod.active and pod.qos_label in (None, "LS", "SYSTEM") and not pod.best_effort and not cpu_pool.own(pod)
 
 
-def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy) -> None:
+def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy, limits: cpu_normalization.Limits) -> None:
     snapshot = draft.snapshot
     file = _burst_file(snapshot)
     active = chosen.policy in ("auto", "cpuBurstOnly")
@@ -126,12 +129,11 @@ def _burst(draft: Draft, group: PodGroup, chosen: CpuBurstStrategy) -> None:
         if not active:
             draft.release(path, "0", "CPU burst is off")
             continue
-        limit = child.container.limit_millicores() if child.container else None
+        base = None if group.pod is None else limits.base_usec(group.pod, child)
         quota = cgroup.quota(snapshot, child.path)
-        if limit is None or quota is None or quota.value is None:
+        if base is None or quota is None or quota.value is None:
             continue
-        period = cgroup.period_usec(snapshot, child.path)
-        burst = _accepted(snapshot, burst_usec(limit, _percent(chosen), period), limit * period // 1000)
+        burst = _accepted(snapshot, burst_usec(base, _percent(chosen)), base)
         draft.write(path, str(burst), f"pod {group.pod.key if group.pod else ''}: {_percent(chosen)} % of its limit")
         total = None if total is None else total + burst
     path = snapshot.path("cpu", group.path, file)
@@ -185,20 +187,20 @@ def _percent(chosen: CpuBurstStrategy) -> int:
     return DEFAULT_BURST_PERCENT if chosen.cpu_burst_percent is None else chosen.cpu_burst_percent
 
 
-def _candidates(snapshot: Snapshot, group: PodGroup, chosen: CpuBurstStrategy) -> Iterable[Candidate]:
-    pod = group.pod
+def _candidates(limits: cpu_normalization.Limits, group: PodGroup, chosen: CpuBurstStrategy) -> Iterable[Candidate]:
+    pod, snapshot = group.pod, limits.snapshot
     if pod is None:
         return
     use = snapshot.usage.pods.get(pod.key) if snapshot.usage else None
     throttled = bool(use and use.throttled_ratio)
     for child in group.containers:
-        limit = child.container.limit_millicores() if child.container else None
+        base, limit = limits.base_usec(pod, child), limits.limit_usec(child)
         current = cgroup.quota(snapshot, child.path)
-        if limit is None or current is None:
+        if base is None or limit is None or current is None:
             continue
         period = cgroup.period_usec(snapshot, child.path)
-        base = max(limit * period // 1000, cgroup.MIN_QUOTA_USEC)
-        yield Candidate(pod, group, child, chosen, base, current, period, throttled)
+        is_fresh = current.value == limit and cgroup.quota_path(snapshot, child.path) not in snapshot.journal
+        yield Candidate(pod, group, child, chosen, base, limit, current, period, throttled, is_fresh)
 
 
 def share_pool(snapshot: Snapshot) -> tuple[float, float] | None:
@@ -216,8 +218,9 @@ def share_pool(snapshot: Snapshot) -> tuple[float, float] | None:
 def _quotas(draft: Draft, slo: NodeSlo, candidates: Sequence[Candidate]) -> None:
     pool = share_pool(draft.snapshot)
     if pool is None:
-        # A blind node is not an idle one.
-        draft.skipped.append("quota burst: the node's CPU usage is not known")
+        # A blind node is not an idle one, nor a busy one: what was enlarged stays so.
+        draft.skipped.append("quota burst: the node's CPU usage is not known (give --usage)")
+        _write(draft, candidates, _at_base(candidates), "without a burst, which needs usage")
         return
     used, total = pool
     percent = slo.cpu_burst.share_pool_threshold_percent
@@ -228,7 +231,7 @@ def _quotas(draft: Draft, slo: NodeSlo, candidates: Sequence[Candidate]) -> None
         changes = {}
     else:
         changes = _grown(candidates, COOLING_RATIO * limit - used)
-    changes = _below_limit(candidates) | changes
+    changes = _at_base(candidates) | changes
     reason = f"share pool uses {used:.0f} of {total:.0f} millicores, threshold {limit:.0f}"
     _write(draft, candidates, changes, reason)
 
@@ -259,12 +262,18 @@ def _shrunk(candidates: Sequence[Candidate], over: float) -> dict[str, int]:
     return changes
 
 
-def _below_limit(candidates: Sequence[Candidate]) -> dict[str, int]:
-    """Return the limits of containers whose quota is below it: a resize was answered by what was true before it."""
+def _at_base(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Return the quotas that go to where an enlargement starts from, whatever the pool has.
+
+    A quota below it: a resize was answered by what was true before it, or the CPUs count for less now. And the
+    kubelet's own, where the CPUs count for more than that.
+    """
     return {
         candidate.group.path: candidate.base_usec
         for candidate in candidates
-        if candidate.current.value is not None and candidate.current.value < candidate.base_usec
+        if candidate.current.value is not None
+        and (candidate.current.value < candidate.base_usec or candidate.is_fresh)
+        and candidate.current.value != candidate.base_usec
     }
 
 
@@ -282,21 +291,21 @@ def _write(draft: Draft, candidates: Sequence[Candidate], changes: dict[str, int
         # What brings a container back to its limit is in the pod's quota already, unless that was lowered with it.
         delta = sum(changes[m.group.path] - m.expected_usec for m in members if m.group.path in changes)
         least = sum(changes.get(m.group.path, m.current.value or 0) for m in members)
-        wanted = max(pod_quota.value + delta, least)
+        # The kubelet's value is the least in any case: v1 refuses each new container whose limit the pod is below.
+        own = min(sum(m.limit_usec for m in members), pod_quota.value)
+        wanted = max(pod_quota.value + delta, least, own)
         cgroup.set_quota(draft, path, Limit(wanted), f"pod {members[0].pod.key}: {reason}")
 
 
-def _release_quota(draft: Draft, group: PodGroup) -> None:
+def _release_quota(draft: Draft, group: PodGroup, limits: cpu_normalization.Limits) -> None:
     snapshot = draft.snapshot
-    total: int | None = 0
-    period = cgroup.period_usec(snapshot, group.path)
+    if group.pod is None:
+        return
     for child in group.containers:
-        if child.container is None:
-            continue
-        limit = child.container.limit_millicores()
-        own = None if limit is None else max(limit * period // 1000, cgroup.MIN_QUOTA_USEC)
-        total = None if own is None or total is None else total + own
-        if own is not None:
-            cgroup.release_quota(draft, child.path, Limit(own), "quota burst is off")
-    if total:
+        base = limits.base_usec(group.pod, child)
+        if base is not None:
+            cgroup.release_quota(draft, child.path, Limit(base), "quota burst is off")
+    containers = [child.container for child in group.containers if child.container is not None]
+    total = cgroup.limit_usec(containers, cgroup.period_usec(snapshot, group.path))
+    if total is not None:
         cgroup.release_quota(draft, group.path, Limit(total), "quota burst is off")

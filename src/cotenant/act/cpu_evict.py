@@ -16,7 +16,7 @@ SQUEEZED_MILLICORES = 1000
 PREFIX = "spec.resourceUsedThresholdWithBE"
 
 
-def satisfaction_release(request: float, limit: float, lower: int, upper: int) -> int:
+def satisfaction_release(request: float, limit: float | Fraction, lower: int, upper: int) -> int:
     """Return how many millicores of requests to release so that the limit satisfies them up to ``upper`` percent.
 
     0 while the limit is more than ``lower`` percent of the requests.
@@ -104,26 +104,30 @@ def _by_satisfaction(ledger: eviction.Ledger, threshold: ThresholdStrategy, used
     limit = _limit(snapshot, threshold)
     if limit is None or not _usage_is_high(snapshot, threshold, usage, limit):
         return
-    need = satisfaction_release(request, limit, lower, upper)
+    need = satisfaction_release(request, limit * snapshot.node.cpu_normalization_ratio, lower, upper)
     victims = eviction.offline_victims(offline, used, lambda pod: used(pod) / (pod.batch_request_millicores() or 1))
-    reason = f"offline work asks for {request} millicores and may have {limit:.0f}"
+    reason = f"offline work asks for {request} millicores and may have {float(limit):.0f}"
     if need > 0:
         ledger.release("BECPUEvict", victims, need, Pod.batch_request_millicores, reason)
 
 
-def _limit(snapshot: Snapshot, threshold: ThresholdStrategy) -> float | None:
+def _limit(snapshot: Snapshot, threshold: ThresholdStrategy) -> Fraction | None:
+    """Return how much of this node's CPU, in thousandths, offline work may have; None where nothing is offered.
+
+    What is offered and asked for as batch-cpu is that times the node's CPU normalization ratio.
+    """
     if threshold.cpu_evict_policy != "evictByAllocatable":
-        return real_limit(snapshot)
+        return Fraction(real_limit(snapshot))
     offered = snapshot.node.extended_allocatable.get(BATCH_CPU[0])
-    return None if offered is None or offered < 0 else offered
+    return None if offered is None or offered < 0 else offered / snapshot.node.cpu_normalization_ratio
 
 
-def _usage_is_high(snapshot: Snapshot, threshold: ThresholdStrategy, usage: float, limit: float) -> bool:
+def _usage_is_high(snapshot: Snapshot, threshold: ThresholdStrategy, usage: float, limit: Fraction) -> bool:
     percent = threshold.cpu_evict_be_usage_threshold_percent
     percent = DEFAULT_USAGE_THRESHOLD_PERCENT if percent is None else percent
     if threshold.cpu_evict_policy == "evictByAllocatable" and limit < SQUEEZED_MILLICORES:
         # Nothing is offered to new pods; those that run are starved only if they use what they have.
-        limit = real_limit(snapshot)
+        limit = Fraction(real_limit(snapshot))
     elif limit < SQUEEZED_MILLICORES:
         return limit > 0
     return usage * 100 >= percent * limit

@@ -8,7 +8,7 @@ from cotenant.act import cgroup, cpu_pool
 from cotenant.act.draft import Draft, Target
 from cotenant.act.registry import strategy
 from cotenant.model.node import Use
-from cotenant.model.pod import Container, Pod
+from cotenant.model.pod import Pod
 from cotenant.model.policy import NodeSlo, ThresholdStrategy
 from cotenant.model.snapshot import PodGroup, Snapshot
 from cotenant.units import cpulist
@@ -272,7 +272,10 @@ def _by_quota(draft: Draft, target: float) -> None:
     shares = split(
         total,
         [*([sum(map(_weight, inside))] if directory else []), *map(_weight, apart)],
-        [*([None] if directory else []), *(_own_quota(g.pod.containers, period) if g.pod else None for g in apart)],
+        [
+            *([None] if directory else []),
+            *(cgroup.limit_usec(g.pod.containers, period) if g.pod else None for g in apart),
+        ],
     )
     if directory:
         cgroup.set_quota(draft, directory, Limit(shares.pop(0)), reason)
@@ -281,7 +284,7 @@ def _by_quota(draft: Draft, target: float) -> None:
         limit = Limit(max(share * own_period // period, cgroup.MIN_QUOTA_USEC))
         cgroup.set_quota(draft, group.path, limit, reason)
         for child in group.containers:
-            own = _own_quota([child.container], own_period) if child.container else None
+            own = cgroup.limit_usec([child.container], own_period) if child.container else None
             # v1 refuses a child that may use more than its parent.
             fits = own is not None and Limit(own) < limit
             cgroup.set_quota(draft, child.path, Limit(own) if fits else NONE, "held by its pod's share of the target")
@@ -314,13 +317,6 @@ def split(total: int, weights: Sequence[float], caps: Sequence[int | None]) -> l
 
 def _room(share: int, cap: int | None, spare: int) -> int:
     return spare if cap is None else max(cap - share, 0)
-
-
-def _own_quota(containers: Sequence[Container], period: int) -> int | None:
-    """Return the quota of containers' native limits together, or None when one of them has no limit."""
-    limits = [container.limit_millicores() for container in containers]
-    known = [limit for limit in limits if limit is not None]
-    return max(sum(known) * period // 1000, cgroup.MIN_QUOTA_USEC) if known and len(known) == len(limits) else None
 
 
 def _apart(snapshot: Snapshot) -> list[PodGroup]:
@@ -361,5 +357,5 @@ def _release_quota(draft: Draft, reason: str) -> None:
         places = [(group.path, group.pod.containers if group.pod else ())]
         places += [(child.path, (child.container,)) for child in group.containers if child.container]
         for path, containers in places:
-            own = _own_quota(containers, cgroup.period_usec(snapshot, path))
+            own = cgroup.limit_usec(containers, cgroup.period_usec(snapshot, path))
             cgroup.release_quota(draft, path, Limit(own), reason)

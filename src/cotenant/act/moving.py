@@ -6,6 +6,7 @@ pods, the priority interface and koordlet's feature gates. Sources: koordinator-
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal
 
 from cotenant.act import group_identity, slo_fields
@@ -29,6 +30,7 @@ GATES: Mapping[str, bool] = {
     "CPUAllocatableEvict": False,
     "CPUBurst": True,
     "CPUEvict": False,
+    "CPUNormalization": False,
     "CgroupReconcile": False,
     "CoreSched": False,
     "GroupIdentity": True,
@@ -90,11 +92,12 @@ def changes(
     pods: Sequence[Pod],
     interface: Interface | None,
     gates: Mapping[str, bool] = GATES,
+    ratio: Fraction = Fraction(1),
 ) -> tuple[Change, ...]:
     """Return what would change on one node, what cannot be undone first.
 
     ``written`` is the NodeSLO object as it is in the cluster, ``pods`` those of the node, ``interface`` None where no
-    report says which one the node has.
+    report says which one the node has, ``ratio`` its CPU normalization ratio.
     """
     found = [
         *_priorities(slo, pods, interface),
@@ -102,6 +105,7 @@ def changes(
         *_gated(slo, gates),
         *_suppression(slo),
         *_memory(slo, pods, gates),
+        *_normalization(pods, gates, ratio),
         *(Change("refused", field, reason) for field, reason in slo_fields.refused(written)),
     ]
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
@@ -189,3 +193,17 @@ def _memory(slo: NodeSlo, pods: Sequence[Pod], gates: Mapping[str, bool]) -> Ite
         if pod.active and pod.qos_label == "BE" and native and not pod.has_extended_spec:
             text = "offline without batch-memory: its native request and limit do not count by koordlet, they do here"
             yield Change("differs", pod.key, text)
+
+
+def _normalization(pods: Sequence[Pod], gates: Mapping[str, bool], ratio: Fraction) -> Iterator[Change]:
+    if ratio <= 1 or gates.get("CPUNormalization", False):
+        return
+    limited = sum(
+        pod.active and pod.qos_label in (None, "LS") and any(one.limit_millicores() for one in pod.containers)
+        for pod in pods
+    )
+    text = (
+        f"quotas of batch-cpu and of {limited} LS and unlabelled pods are divided by the node's CPU normalization ratio"
+        f" {float(ratio):g}: koordlet's gate CPUNormalization is off; here the Node's annotation decides"
+    )
+    yield Change("starts", "node", text)

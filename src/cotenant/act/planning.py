@@ -9,6 +9,7 @@ from cotenant.act import (
     core_sched,
     cpu_burst,
     cpu_evict,
+    cpu_normalization,
     cpu_suppress,
     cpuset,
     group_identity,
@@ -40,6 +41,7 @@ MODULES = (
     cpuset,
     batch_resources,
     cpu_burst,
+    cpu_normalization,
     memory_qos,
     cpu_evict,
     memory_evict,
@@ -64,6 +66,7 @@ def plan(snapshot: Snapshot, slo: NodeSlo, names: tuple[str, ...] = ORDER, first
         drafts.append(draft)
     merged = merge(snapshot, drafts)
     misread = tuple(f"pod {pod.key}: {problem}" for pod in snapshot.pods for problem in pod.problems)
+    misread += snapshot.node.problems
     items = tuple(ordering.order(merged.items, _current(snapshot, merged)))
     return dataclasses.replace(merged, items=items, notices=misread + merged.notices)
 

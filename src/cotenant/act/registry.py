@@ -31,6 +31,7 @@ ORDER = (
     "cpuset",
     "batch_resources",
     "cpu_burst",
+    "cpu_normalization",
     "memory_qos",
     "cpu_evict",
     "memory_evict",

@@ -2,15 +2,17 @@
 
 import dataclasses
 from collections.abc import AsyncIterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from cotenant.act import moving
 from cotenant.kube import errors
-from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, PODS, REPORTS, Client, Resource
+from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, NODES, PODS, REPORTS, Client, Resource
 from cotenant.model import pod as pods
 from cotenant.model import pod_list, policy
+from cotenant.model.node import CPU_NORMALIZATION_ANNOTATION, cpu_normalization
 from cotenant.model.priority import NAMES
 
 KOORDLET = "koordlet"
@@ -35,6 +37,8 @@ class Running:
     interfaces: Mapping[str, moving.Interface]
     gates: Mapping[str, bool] | None
     image: str = ""
+    ratios: Mapping[str, Fraction] = dataclasses.field(default_factory=dict)
+    """CPU normalization ratios by node; 1 for one that is not here."""
 
     def nodes(self, only: str = "") -> tuple[NodeChanges, ...]:
         """Return what would change on each node that has a NodeSLO (or on the only one asked for), by name."""
@@ -47,7 +51,14 @@ class Running:
             slo, complaints = policy.decode(written, f"nodeslo/{name}")
         except policy.BadPolicy as error:
             return NodeChanges(name, interface, (), str(error))
-        found = moving.changes(slo, written, self.pods.get(name, ()), interface, self.gates or moving.GATES)
+        found = moving.changes(
+            slo,
+            written,
+            self.pods.get(name, ()),
+            interface,
+            self.gates or moving.GATES,
+            self.ratios.get(name, Fraction(1)),
+        )
         return NodeChanges(name, interface, found, "; ".join(complaints))
 
 
@@ -70,7 +81,11 @@ async def read(client: Client) -> Running:
             container = one["spec"]["template"]["spec"]["containers"][0]
             gates = moving.gates_of([*(container.get("command") or []), *(container.get("args") or [])])
             image = str(container.get("image", ""))
-    return Running(slos, await _pods(client), interfaces, gates, image)
+    ratios = {}
+    async for node in _items(client, NODES):
+        text = (node["metadata"].get("annotations") or {}).get(CPU_NORMALIZATION_ANNOTATION)
+        ratios[str(node["metadata"]["name"])] = cpu_normalization(text)[0]
+    return Running(slos, await _pods(client), interfaces, gates, image, ratios)
 
 
 async def _pods(client: Client) -> dict[str, tuple[pods.Pod, ...]]:

@@ -13,7 +13,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from cotenant.act import cpu_suppress, curing, enduring, isolate, planning, steadying, whole_cores
+from cotenant.act import (
+    cpu_burst,
+    cpu_normalization,
+    cpu_suppress,
+    curing,
+    enduring,
+    isolate,
+    planning,
+    steadying,
+    whole_cores,
+)
 from cotenant.act.draft import Draft, Plan
 from cotenant.detect import engine, presets
 from cotenant.kernel import disk, enforcing, fast_path, holdings, snapshot, topology
@@ -356,4 +366,4 @@ class Agent:
 
 
 def _changes_online_quotas(plan: Plan) -> bool:
-    return any(item.strategy == "cpu_burst" and item.op == "write" for item in plan.items)
+    return any(item.strategy in (cpu_burst.NAME, cpu_normalization.NAME) and item.op == "write" for item in plan.items)

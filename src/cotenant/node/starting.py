@@ -48,6 +48,7 @@ class Starting:
             return None
         pod = model_of(seen, (container,))
         snapshot = self._enforcer.look([pod])
+        snapshot = msgspec.structs.replace(snapshot, node=self._policy.node(snapshot.node))
         if self._enforcer.conflict:
             return None
         wanted = adjustment_of(snapshot, pod, self._policy.slo or NodeSlo())
@@ -101,7 +102,8 @@ def adjustment_of(snapshot: Snapshot, pod: Pod, slo: NodeSlo) -> nri.Adjustment:
     if pod.qos_label != "BE" or not pod.has_extended_spec:
         return nri.Adjustment(quota_usec=quota, cpus=cpus or None)
     by_quota = cpu_suppress.uses_quota(slo.threshold)
-    limit = batch_resources.quota_usec((container,)).value
+    ratio = snapshot.node.cpu_normalization_ratio
+    limit = batch_resources.quota_usec((container,), ratio=ratio).value
     return nri.Adjustment(
         shares=cgroup.shares_of(container.extended_request(BATCH_CPU)),
         quota_usec=-1 if by_quota or limit is None else limit,
