@@ -64,6 +64,7 @@ class Machine:
         self.listed: list[dict[str, Any]] = []
         self.extra: dict[str, str] = {}
         self.resctrl: str | None = None
+        self.planner = planning.Planner()
         self._written: dict[str, str] = {}
         self._sizes = tuple(sorted(sizes.items()))
         for group in QOS_DIRECTORY.values():
@@ -196,10 +197,13 @@ class Machine:
         )
 
     def plan(self, slo: Mapping[str, Any], **seen: Any) -> Plan:
-        """Return the plan of all strategies."""
+        """Return the plan of all strategies: the same whether they are asked anew or only where something changed."""
         decoded, complaints = policy.decode({"spec": slo})
         assert complaints == ()
-        return planning.plan(self.look(**seen), decoded)
+        snapshot = self.look(**seen)
+        plan = planning.plan(snapshot, decoded)
+        assert self.planner.plan(snapshot, decoded) == plan
+        return plan
 
     def apply(self, plan: Plan) -> None:
         """Carry out the writes of a plan; a refusal is an OSError."""

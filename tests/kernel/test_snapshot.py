@@ -1,5 +1,6 @@
 import json
 import pathlib
+import shutil
 
 import pytest
 from tests.kernel.tree import Tree
@@ -21,9 +22,10 @@ def pods(container: str = f"containerd://{ID}") -> tuple[pod.Pod, ...]:
     return pod_list.decode(json.dumps({"items": [listed]}))
 
 
-def look(tree: Tree, listed: tuple[pod.Pod, ...]) -> Snapshot:
+def look(tree: Tree, listed: tuple[pod.Pod, ...], earlier: snapshot.Earlier | None = None) -> Snapshot:
     node = Node(capacity_millicores=1000, capacity_memory_bytes=1 << 30)
-    return snapshot.read(tree.root, listed, probing.probe(tree.root), Topology(cpus=(Cpu(0),)), node)
+    interface = probing.probe(tree.root)
+    return snapshot.read(tree.root, listed, interface, Topology(cpus=(Cpu(0),)), node, earlier=earlier)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,68 @@ def test_files_are_read_once_and_missing_is_none(tmp_path: pathlib.Path) -> None
     assert files.read(path) == "2"
     tree.file(path, "3")
     assert (files.read(path), files.read("sys/none"), files.exists("sys/none")) == ("2", None, False)
+
+
+def kept(tree: Tree) -> snapshot.Earlier:
+    if (tree.directory / "sys").stat().st_nlink < 3:
+        pytest.skip("this file system does not count subdirectories as links; cgroupfs does")
+    return snapshot.Earlier(tree.root)
+
+
+def test_looks_that_keep_something_see_what_a_first_look_sees(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu", "memory"))
+    burstable, other = "kubepods/burstable", f"kubepods/besteffort/pod{UID}"
+    tree.file(f"sys/fs/cgroup/cpu/{burstable}/podgone/cpu.shares", "2")
+    earlier = kept(tree)
+
+    def agrees() -> Snapshot:
+        found, first = look(tree, pods(), earlier), look(tree, pods())
+        assert (found.groups, found.qos_paths, found.pods) == (first.groups, first.qos_paths, first.pods)
+        return found
+
+    agrees()
+    seen = agrees()
+    assert look(tree, pods(), earlier).groups is look(tree, pods(), earlier).groups
+    assert agrees().groups == seen.groups
+    for controller in ("cpu", "memory"):
+        tree.file(f"sys/fs/cgroup/{controller}/{other}/{ID}/{controller}.x", "2")  # a directory of a class, too
+    assert agrees().groups != seen.groups
+    # A container that takes another's place leaves the count of directories as it was.
+    for controller in ("cpu", "memory"):
+        shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controller}/{other}/{ID}")
+        (tmp_path / f"sys/fs/cgroup/{controller}/{other}/{'d' * 64}").mkdir()
+    assert agrees().groups[0].containers[0].path.endswith("d" * 64)
+    assert look(tree, pods(f"containerd://{'d' * 64}"), earlier).groups[0].containers[0].container is not None
+    for controller in ("cpu", "memory"):
+        shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controller}/kubepods", ignore_errors=True)
+    assert agrees().groups == ()
+
+
+def test_what_a_file_holds_is_read_anew_in_each_look(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    place = f"sys/fs/cgroup/cpu/kubepods/pod{UID}"
+    tree.file(f"{place}/cpu.shares", "2")
+    earlier = kept(tree)
+    for value in ("3", "4"):
+        tree.file(f"{place}/cpu.shares", value)
+        files = look(tree, pods(), earlier).files
+        assert files.exists(f"{place}/cpu.shares")
+        assert files.read(f"{place}/cpu.shares") == value
+    assert earlier.file(f"{place}/cpu.shares") is earlier.file(f"{place}/cpu.shares")
+    assert earlier.file(f"{place}/cgroup.procs") is not earlier.file(f"{place}/cgroup.procs")
+    shutil.rmtree(tmp_path / place)
+    assert look(tree, pods(), earlier).files.read(f"{place}/cpu.shares") is None
+
+
+def test_a_group_that_one_hierarchy_does_not_have_yet_is_not_taken_for_one_without_files(
+    tmp_path: pathlib.Path,
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu", "memory"))
+    tree.file(f"sys/fs/cgroup/cpu/kubepods/pod{UID}/cpu.shares", "2")
+    earlier, path = kept(tree), f"sys/fs/cgroup/memory/kubepods/pod{UID}/memory.min"
+    assert not look(tree, pods(), earlier).files.exists(path)
+    tree.file(path, "0")
+    assert look(tree, pods(), earlier).files.exists(path)
 
 
 def test_topology_places_cpus_by_core_socket_and_node(tmp_path: pathlib.Path) -> None:

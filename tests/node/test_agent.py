@@ -21,8 +21,11 @@ SLO = {
 }
 
 
-@pytest.fixture
-def root(tmp_path: pathlib.Path) -> paths.Root:
+@pytest.fixture(params=[False, True], ids=["files", "live"])
+def root(tmp_path: pathlib.Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> paths.Root:
+    """A node's files; ``live``: taken for a kernel's, of which a round keeps what the one before it found."""
+    if request.param:
+        monkeypatch.setattr(paths.Root, "is_machine", property(lambda _: True))
     for group in ("", "kubepods", "kubepods/besteffort", "kubepods/besteffort/podu1"):
         directory = tmp_path / "sys/fs/cgroup/cpu" / group
         directory.mkdir(parents=True, exist_ok=True)

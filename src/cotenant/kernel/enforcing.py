@@ -73,6 +73,7 @@ class Enforcer:
         usage: Usage | None = None,
         journal: Mapping[str, str | None] | None = None,
         units: snapshot.Units | None = None,
+        earlier: snapshot.Earlier | None = None,
     ) -> Snapshot:
         """Return the node as it is now: the kubelet's groups of the pods, or the groups that are given."""
         self._probe()
@@ -85,12 +86,19 @@ class Enforcer:
             usage,
             self.journalled() if journal is None else journal,
             units,
+            earlier,
         )
 
     def journalled(self) -> dict[str, str | None]:
         """Return the files that hold something because of us, with their content before us."""
         with self._lock:
             return self._writer.journalled()
+
+    @property
+    def topology(self) -> Topology:
+        """The CPUs as they were last looked for."""
+        self._probe()
+        return self._topology
 
     @property
     def conflict(self) -> str:

@@ -13,6 +13,7 @@ from typing import TypedDict
 import msgspec
 
 from cotenant.kernel import errors, paths
+from cotenant.kernel.directories import Directories
 from cotenant.kernel.file import File
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import KubeQos, Pod
@@ -32,16 +33,79 @@ LISTED_AFTER = 2
 """A directory of which more than so many files are asked for is listed once: vendors' files are mostly not there."""
 
 
+_OPENED_EACH_TIME = ("cgroup.procs", "tasks")
+"""On v1 an open list of tasks shows the same for as long as it is read."""
+
+
+class Earlier:
+    """What the looks of one thread at a live tree have found that the next look need not find again.
+
+    Files stay open. Which files a directory has is taken as known, since the kernel settles it when it makes a group:
+    whoever keeps this begins anew now and then, for controllers that are switched on later. That the groups are the
+    same is told by the directories of one hierarchy.
+    """
+
+    def __init__(self, root: paths.Root) -> None:
+        self.hierarchies = hierarchies(root)
+        self.names: dict[str, frozenset[str]] = {}
+        """Of the files in a directory, by its path."""
+        self._prefix = _prefix(root)
+        self._directories = Directories(live=True)
+        self._files: dict[str, File] = {}
+        self._parts: _Parts | None = None
+        self._outline: list[tuple[str, ...]] | None = None
+
+    def file(self, path: str) -> File:
+        """Return a file by its path below the root; it stays open where that shows what it holds now."""
+        file = self._files.get(path)
+        if file is None:
+            file = File(f"{self._prefix}/{path}")
+            if path.rpartition("/")[2] not in _OPENED_EACH_TIME:
+                self._files[path] = file
+        return file
+
+    def parts(self, files: Files, pods: Sequence[Pod]) -> "_Parts":
+        """Return the parts of a snapshot that say which pod has which group: the same objects where they are equal."""
+        known = self._parts
+        outline = None if known is None else self._look(known["qos_paths"])
+        if known is None or outline is None or outline != self._outline or known["pods"] != tuple(pods):
+            # Compared with what was there before the groups are read, so that what comes meanwhile is seen next time.
+            self._outline = outline
+            known = self._parts = assemble(files, self.hierarchies, pods)
+        return {**known, "files": files}
+
+    def _look(self, qos_paths: Mapping[KubeQos, str]) -> list[tuple[str, ...]] | None:
+        """Return the names of the directories of pods and containers; None where they cannot be told."""
+        top = next((f"{self._prefix}/{hierarchy.path}" for hierarchy in self.hierarchies.values()), None)
+        if top is None or not qos_paths:
+            return None
+        self._directories.turn()
+        found = []
+        try:
+            for directory in qos_paths.values():
+                names = self._directories.standing(f"{top}/{directory}")
+                pods = [name for name in names if _POD.fullmatch(name)]
+                found += [names, *(self._directories.standing(f"{top}/{directory}/{name}") for name in pods)]
+        except OSError:
+            return None  # a group went while we looked
+        return found
+
+
+def _prefix(root: paths.Root) -> str:
+    return str(root.directory).rstrip("/")
+
+
 class KernelFiles:
     """Files below a root, each read at most once."""
 
-    def __init__(self, root: paths.Root) -> None:
+    def __init__(self, root: paths.Root, earlier: Earlier | None = None) -> None:
         # Text, not pathlib: with 150 pods this is asked some thousand times a second.
-        self._prefix = str(root.directory).rstrip("/")
+        self._prefix = _prefix(root)
+        self._earlier = earlier
         self._content: dict[str, str | None] = {}
         self._exists: dict[str, bool] = {}
         self._asked: dict[str, int] = {}
-        self._names: dict[str, frozenset[str]] = {}
+        self._names: dict[str, frozenset[str]] = {} if earlier is None else earlier.names
 
     def read(self, path: str) -> str | None:
         if path not in self._content:
@@ -49,13 +113,12 @@ class KernelFiles:
         return self._content[path]
 
     def _read(self, path: str) -> str | None:
-        file = File(f"{self._prefix}/{path}")
+        # One that nobody keeps is closed when it goes.
+        file = File(f"{self._prefix}/{path}") if self._earlier is None else self._earlier.file(path)
         try:
             return file.read().decode(errors="replace").removesuffix("\n")
         except errors.KernelError:
             return None
-        finally:
-            file.close()
 
     def exists(self, path: str) -> bool:
         if path not in self._exists:
@@ -67,12 +130,12 @@ class KernelFiles:
         names = self._names.get(directory)
         if names is None:
             asked = self._asked[directory] = self._asked.get(directory, 0) + 1
-            if asked <= LISTED_AFTER:
+            if asked <= LISTED_AFTER and self._earlier is None:
                 return os.path.exists(f"{self._prefix}/{path}")
             try:
                 names = frozenset(os.listdir(f"{self._prefix}/{directory}"))
             except OSError:
-                names = frozenset()
+                return False  # not there, or not yet
             self._names[directory] = names
         return name in names
 
@@ -114,13 +177,19 @@ def read(
     usage: Usage | None = None,
     journal: Mapping[str, str | None] | None = None,
     units: Units | None = None,
+    earlier: Earlier | None = None,
 ) -> Snapshot:
     """Return the node as it is now. Files are read when they are asked for, and then kept.
 
     With ``units`` these are all the groups there are: the kubelet's are not looked for.
     """
     resctrl = root.resctrl()
-    parts = assemble(KernelFiles(root), hierarchies(root), pods) if units is None else _given(root, units)
+    if units is not None:
+        parts = _given(root, units)
+    elif earlier is not None:
+        parts = earlier.parts(KernelFiles(root, earlier), pods)
+    else:
+        parts = assemble(KernelFiles(root), hierarchies(root), pods)
     return Snapshot(
         **parts,
         topology=topology,

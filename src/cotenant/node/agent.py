@@ -54,6 +54,9 @@ PODS_EVERY_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
 """How often groups are looked at for pods that the last list does not have: a new one is asked for at once."""
 ENFORCE_EVERY_SECONDS = 1.0
+REMEMBER_SECONDS = 30.0
+"""How long a round may rely on what the one before it found of a live node; what a pod or a policy changes shows at
+once, a kernel file that comes into a group that is there already shows after this time."""
 FRESH_SECONDS = 2.0
 """A quota of online pods is changed only by a list of pods as new as this: what looks like our own enlargement may be a
 resize in place."""
@@ -120,6 +123,9 @@ class Agent:
         """What offline work asked for, got and lost."""
         self.aliases: Aliases | None = None
         """Set where the metrics are wanted under koordlet's names too."""
+        self._planner: planning.Planner | None = None
+        self._earlier: snapshot.Earlier | None = None
+        self._remembering_since_s = 0.0
         self._seen: Snapshot | None = None
         self._seen_at_s = 0.0
         self.evaluation: Evaluation | None = None
@@ -283,16 +289,13 @@ class Agent:
     def enforce_once(self) -> None:
         """Look, decide, and (in mode enforce) write."""
         slo = self._policy.slo or NodeSlo()
-        own = topology.node(self._root, topology.read(self._root))
-        here = self._policy.node(own)
+        here = self._policy.node(topology.node(self._root, self._enforcer.topology))
         newest, evaluation = self.newest, self.evaluation
         now_used = self._usage(here.capacity_memory_bytes)
         used = None if now_used is None else self._steadying.usage(now_used)
-        seen = self._saw(
-            self._enforcer.look(
-                self._source.pods, node=here, usage=used, cpus=self.seen.topology if self.seen is not None else None
-            )
-        )
+        planner, earlier = self._remembered()
+        cpus = self.seen.topology if self.seen is not None else None
+        seen = self._saw(self._enforcer.look(self._source.pods, node=here, usage=used, cpus=cpus, earlier=earlier))
         if self.cpus is not None and self.shadow is None:
             seen = self.cpus.assign(seen)
         if self.evicting is not None:
@@ -300,7 +303,7 @@ class Agent:
             seen = msgspec.structs.replace(seen, evicting=self.evicting.going, spared=self.evicting.spared)
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
-        plan = planning.plan(seen, slo, first=first)
+        plan = planner.plan(seen, slo, first=first)
         if self.shadow is None and _changes_online_quotas(plan) and self._asked_again():
             return
         self._note(plan)
@@ -311,10 +314,10 @@ class Agent:
             self._fast_path.aim((), ())
             self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
             return
-        cpus = len(seen.topology.cpus)
+        cpu_count = len(seen.topology.cpus)
         ago = self._fast_path.ago_seconds
         items = self._enduring.lasting(plan.items, slo.threshold, self._clock.monotonic())
-        done = self._enforcer.carry_out(seen, lambda _: steadying.calm(items, cpus, ago()))
+        done = self._enforcer.carry_out(seen, lambda _: steadying.calm(items, cpu_count, ago()))
         if self.evicting is not None:
             done = dataclasses.replace(done, outcomes=(*done.outcomes, *self.evicting.settled()))
         self._count(done)
@@ -325,6 +328,15 @@ class Agent:
         online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
         ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
         self._fast_path.aim(online, ready)
+
+    def _remembered(self) -> tuple[planning.Planner, snapshot.Earlier | None]:
+        """Return what rounds keep from one to the next, begun anew now and then; of plain files nothing is kept."""
+        now = self._clock.monotonic()
+        if self._planner is None or now - self._remembering_since_s >= REMEMBER_SECONDS:
+            self._remembering_since_s = now
+            self._planner = planning.Planner()
+            self._earlier = snapshot.Earlier(self._root) if self._root.is_machine else None
+        return self._planner if self._earlier is not None else planning.Planner(), self._earlier
 
     def _asked_again(self) -> bool:
         """Ask for the pods if the list is not of this moment; return whether there is a new one."""

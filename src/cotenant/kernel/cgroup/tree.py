@@ -4,6 +4,8 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
+from cotenant.kernel.directories import Directories
+
 MAX_GROUPS = 2000
 """No more groups than this are sampled, those nearest to the root first; a node has 250 pods at most."""
 MAX_INNER = 10_000
@@ -49,10 +51,9 @@ def is_end(path: str) -> bool:
 
 
 class Tree:
-    """The groups below some mounts of the same tree.
+    """The groups below some mounts of the same tree; one ``stat`` for each that is not an end finds what is new.
 
-    A directory of the cgroup file system says by its link count how many groups it holds, so one ``stat`` for each
-    directory that is not an end finds what is new; ``live`` False (plain files) lists all directories each time.
+    ``live`` False (plain files) lists all directories each time.
     """
 
     def __init__(self, tops: Sequence[str], *, live: bool, wanted: Callable[[str], bool], deep: Sequence[str]) -> None:
@@ -61,10 +62,10 @@ class Tree:
         ``deep`` are beginnings of paths below which ends are looked into as well.
         """
         self._tops = tuple(tops)
-        self._live = live
+        self._directories = Directories(live=live)
         self._wanted = wanted
         self._deep = tuple(deep)
-        self._seen: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._found: list[str] = []
         self._scanned_s: float | None = None
         self.left_out = 0
         """Groups beyond :data:`MAX_GROUPS` at the last look."""
@@ -75,39 +76,41 @@ class Tree:
 
     def groups(self, now_s: float) -> list[str]:
         """Return the paths of the groups that matter, parents first, without a leading slash."""
-        if not self._live or self._scanned_s is None or now_s - self._scanned_s > RESCAN_S or now_s < self._scanned_s:
-            self._seen = {}
+        if self._scanned_s is None or now_s - self._scanned_s > RESCAN_S or now_s < self._scanned_s:
+            self._directories.forget()
             self._scanned_s = now_s
-        seen: dict[str, tuple[int, tuple[str, ...]]] = {}
+        elif self._directories.is_unchanged():
+            return self._found
+        else:
+            self._directories.turn()
+        found = self._walk()
+        self.left_out = max(len(found) - MAX_GROUPS, 0)
+        self._found = found[:MAX_GROUPS]
+        return self._found
+
+    def _walk(self) -> list[str]:
         found: dict[str, None] = {}
         level = [""]
         for _ in range(MAX_DEPTH):
             below: dict[str, None] = {}
             for parent in level:
                 for top in self._tops:
-                    below.update(dict.fromkeys(self._children(top, parent, seen)))
+                    below.update(dict.fromkeys(self._children(top, parent)))
             found.update((path, None) for path in below if matters(path) or self._wanted(path))
             level = [path for path in below if not is_end(path) or self._is_deep(path)]
             if not level:
                 break
-        self._seen = seen
-        self.left_out = max(len(found) - MAX_GROUPS, 0)
-        return list(found)[:MAX_GROUPS]
+        return list(found)
 
     def _is_deep(self, path: str) -> bool:
         return any(prefix.startswith(f"{path}/") or path.startswith(prefix) for prefix in self._deep)
 
-    def _children(self, top: str, parent: str, seen: dict[str, tuple[int, tuple[str, ...]]]) -> tuple[str, ...]:
-        directory = f"{top}/{parent}" if parent else top
+    def _children(self, top: str, parent: str) -> list[str]:
         try:
-            links = os.stat(directory).st_nlink
-            known = self._seen.get(directory)
-            if known is None or known[0] != links:
-                known = links, _subdirectories(directory, parent)
+            names = self._directories.below(f"{top}/{parent}" if parent else top)
         except OSError:
-            return ()  # not in this hierarchy, or removed while we looked
-        seen[directory] = known
-        return known[1]
+            return []  # not in this hierarchy, or removed while we looked
+        return [f"{parent}/{name}" for name in names] if parent else list(names)
 
 
 def inodes(top: str) -> dict[int, str]:
@@ -127,9 +130,3 @@ def inodes(top: str) -> dict[int, str]:
                 below.append(found[inode])
         level = below
     return found
-
-
-def _subdirectories(directory: str, parent: str) -> tuple[str, ...]:
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return tuple(f"{parent}/{name}" if parent else name for name in sorted(names))
