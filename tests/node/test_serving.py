@@ -13,11 +13,11 @@ from cotenant.model.evaluation import Evaluation
 from cotenant.model.sample import Cgroup, Psi, Sample
 from cotenant.node import metrics
 from cotenant.node.agent import HUNG_SECONDS, Agent
-from cotenant.node.errors import BadSettings
 from cotenant.node.kubelet import Kubelet, PodSource, Settings
 from cotenant.node.policy import Policy
 from cotenant.node.shadow import Shadow
 from cotenant.units.clock import ManualClock
+from cotenant.web import exporter
 
 
 @pytest.fixture
@@ -40,7 +40,9 @@ def collector(agent: Agent, clock: ManualClock) -> metrics.AgentCollector:
 
 @pytest.fixture
 def port(agent: Agent, collector: metrics.AgentCollector) -> Iterator[int]:
-    server = metrics.serve([collector], lambda: agent.sampling, "127.0.0.1:0")
+    server = exporter.serve(
+        [collector], "127.0.0.1:0", "--metrics", lambda: None if agent.sampling else "no sample for a minute"
+    )
     try:
         yield server.server_address[1]
     finally:
@@ -100,9 +102,3 @@ def test_what_is_not_known_yet_has_no_series_and_a_sample_has(port: int, agent: 
     assert series == ['cotenant_cgroup_cpu_used_ratio{cgroup="kubepods/podu1",class="online",name="ns/web"} 0.5'], (
         "pods"
     )
-
-
-@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:99999", "256.0.0.1:1"])
-def test_an_address_that_cannot_be_listened_on_is_named(listen: str, collector: metrics.AgentCollector) -> None:
-    with pytest.raises(BadSettings, match=listen):
-        metrics.serve([collector], lambda: True, listen)

@@ -3,7 +3,6 @@ it writes them to a file."""
 
 import asyncio
 import dataclasses
-import ipaddress
 import logging
 import os
 import pathlib
@@ -27,6 +26,7 @@ from cotenant.kube import ending, errors, mounted
 from cotenant.kube.client import Client, load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.latency import fetching
+from cotenant.units import address
 from cotenant.units.clock import Clock, SystemClock
 from cotenant.web import serving
 from cotenant.web.guard import AllowedHosts
@@ -73,16 +73,12 @@ class Settings:
 def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
     """Return the server's TLS, or None for plaintext on loopback.
 
+    :raises BadAddress: if it is not ``HOST:PORT``.
     :raises BadListen: if the address is not loopback and there is no certificate.
     """
     if settings.tls_certificate is not None and settings.tls_key is not None:
         return certificate.ServerCertificate(settings.tls_certificate, settings.tls_key).credentials()
-    host = settings.listen.rpartition(":")[0].strip("[]")
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not address.is_loopback(address.split(settings.listen)[0]):
         raise BadListen(f"--listen {settings.listen}: plaintext only on loopback; give --tls-certificate, --tls-key")
     return None
 
@@ -132,7 +128,7 @@ async def _into_file(
             await asyncio.sleep(TICK_SECONDS)
 
     async with receiving.serving(receiver, settings.listen, credentials) as port:
-        started(f"{settings.listen.rpartition(':')[0]}:{port}", paging.url)
+        started(_at(settings.listen, port), paging.url)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(write())
             tasks.create_task(paging.run())
@@ -162,13 +158,13 @@ async def _into_cluster(
             fleet, settings.instructions, lambda: elector.leading, leader, identify, identify_reader
         )
         async with receiving.serving(receiver, settings.listen, credentials) as port:
-            address = settings.advertise or f"{settings.listen.rpartition(':')[0]}:{port}"
+            advertised = settings.advertise or _at(settings.listen, port)
             # The lease's identity ends in the address, so that nodes find the leader without configuration.
-            identity = f"{socket.gethostname()}-{os.getpid()}_{address}"
+            identity = f"{socket.gethostname()}-{os.getpid()}_{advertised}"
             elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
             writer = Writer(fleet, ClusterSink(client), clock)
             paging = _Paging(settings, fleet, clock, receiver, writer, lambda: elector.leading, leader)
-            started(address, paging.url)
+            started(advertised, paging.url)
             async with asyncio.TaskGroup() as tasks:
                 following = Following(
                     client, fleet, clock, lambda: elector.leading and fleet.taken_over, settings.namespace
@@ -176,6 +172,11 @@ async def _into_cluster(
                 tasks.create_task(following.run())
                 tasks.create_task(_campaigning(elector, client, fleet, writer))
                 tasks.create_task(paging.run())
+
+
+def _at(listen: str, port: int) -> str:
+    """Return an address with the port that it got, which 0 leaves to the system."""
+    return address.join(address.split(listen)[0], port)
 
 
 class _Paging:

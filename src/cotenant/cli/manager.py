@@ -108,9 +108,9 @@ def _settings(given: Options) -> "program.Settings":
     from cotenant.cli import service_account
     from cotenant.kube import channel
     from cotenant.manager import controller, program
-    from cotenant.web import serving
+    from cotenant.units import address
 
-    serving.split_address(given.listen)
+    address.split(given.listen)
     if given.analyzer:
         channel.check(given.analyzer, given.analyzer_ca)
     token = given.token_file or service_account.file("token")

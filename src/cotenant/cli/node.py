@@ -143,6 +143,6 @@ def _check(given: Options, name: str) -> None:
     if given.runtime is not None and not given.evict:
         raise typer.BadParameter("nothing is killed that was not to be evicted; give --evict", param_hint="--runtime")
     if given.metrics:
-        from cotenant.web import serving
+        from cotenant.units import address
 
-        serving.split_address(given.metrics, "--metrics")
+        address.split(given.metrics, "--metrics")

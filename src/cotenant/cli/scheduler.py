@@ -154,16 +154,15 @@ def config(
     """Print the configuration with which kube-scheduler follows our labels, or asks the extender (or Volcano does)."""
     from cotenant.cli import printing
     from cotenant.scheduler import configuration
-    from cotenant.web import serving
+    from cotenant.units import address
 
-    host, port = serving.split_address(listen)
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = address.join(*address.split(listen))
     if volcano:
-        text = configuration.volcano(address)
+        text = configuration.volcano(where)
     elif extender:
-        text = configuration.kube_scheduler(address)
+        text = configuration.kube_scheduler(where)
     else:
-        text = configuration.kube_scheduler_by_labels(address)
+        text = configuration.kube_scheduler_by_labels(where)
     if json:
         import yaml
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import ipaddress
 import pathlib
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ import grpc
 import grpc.aio
 
 from cotenant.kube import errors
+from cotenant.units import address as addresses
 
 OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
@@ -95,16 +95,9 @@ def _read(ca_file: pathlib.Path) -> bytes:
 def check(address: str, ca_file: pathlib.Path | None, option: str = "--analyzer") -> None:
     """Refuse an address that would be spoken to in plaintext beyond this machine; ``option`` is where it was given.
 
-    :raises BadConfiguration: if it would, or it is no HOST:PORT.
+    :raises BadConfiguration: if it would.
+    :raises BadAddress: if it is not ``HOST:PORT``.
     """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise errors.BadConfiguration(f"{option} {address}: write HOST:PORT")
-    if ca_file is not None:
-        return
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    host, _ = addresses.split(address, option)
+    if ca_file is None and not addresses.is_loopback(host):
         raise errors.BadConfiguration(f"{option} {address}: plaintext only on loopback; give --analyzer-ca FILE")

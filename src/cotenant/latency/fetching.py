@@ -9,6 +9,7 @@ import urllib.parse
 from collections.abc import Mapping
 
 from cotenant.latency.errors import BadSource, Unreadable
+from cotenant.units import address
 
 TIMEOUT_SECONDS = 4.0
 BODY_LIMIT_BYTES = 8 << 20
@@ -33,12 +34,8 @@ def check_url(url: str) -> urllib.parse.SplitResult:
 
     :raises BadSource: if it is not one of http or https.
     """
-    try:
-        parsed = urllib.parse.urlsplit(url)
-        known = parsed.scheme in ("http", "https") and bool(parsed.hostname) and (parsed.port or 1) > 0
-    except ValueError:
-        known = False
-    if not known or any(ord(character) <= 32 for character in url):
+    parsed = address.parts_of_url(url, "http", "https")
+    if parsed is None:
         raise BadSource(f"{url[:200]!r}: write an address like http://127.0.0.1:9090")
     return parsed
 

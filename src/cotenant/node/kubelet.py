@@ -7,14 +7,13 @@ import dataclasses
 import http.client
 import pathlib
 import ssl
-import urllib.parse
 
 import msgspec
 
 from cotenant.model import pod, pod_list
 from cotenant.node import errors
+from cotenant.units import address, quantity
 from cotenant.units import clock as clocks
-from cotenant.units import quantity
 from cotenant.units.malformed import MALFORMED
 
 TIMEOUT_SECONDS = 3.0
@@ -65,10 +64,10 @@ class Kubelet:
     """Asks one kubelet for its pods over a connection that is kept."""
 
     def __init__(self, settings: Settings) -> None:
-        parsed = urllib.parse.urlsplit(settings.url)
-        if parsed.scheme not in ("http", "https") or not parsed.hostname:
+        parsed = address.parts_of_url(settings.url, "http", "https")
+        if parsed is None:
             raise errors.BadSettings(f"kubelet address {settings.url!r}: write https://HOST:10250")
-        if settings.insecure_tls and parsed.hostname not in ("127.0.0.1", "localhost", "::1"):
+        if settings.insecure_tls and not address.is_loopback(parsed.hostname or ""):
             raise errors.BadSettings("an unverified certificate is accepted on loopback only; give --kubelet-ca")
         self._settings = settings
         self._address = parsed

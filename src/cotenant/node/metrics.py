@@ -1,15 +1,9 @@
 """What the agent tells Prometheus of itself. Series are bounded: labels come from closed lists."""
 
-import http
-import http.server
-import socket
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
-import prometheus_client
 from prometheus_client import core, registry
 
-from cotenant.node import errors
 from cotenant.node.agent import Agent
 from cotenant.node.evicting import RESULTS
 from cotenant.node.kubelet import PodSource
@@ -141,43 +135,3 @@ def _shadow(shadow: Shadow) -> Iterator[core.Metric]:
     irreversible = sum(one.irreversible for one in lasting)
     text = "Of the lasting differences, what could not be undone once we wrote it."
     yield core.GaugeMetricFamily("cotenant_node_shadow_irreversible", text, value=irreversible)
-
-
-def serve(
-    collectors: Sequence[registry.Collector], healthy: Callable[[], bool], listen: str
-) -> http.server.ThreadingHTTPServer:
-    """Serve ``/metrics`` and ``/healthz`` in a thread of their own, on an address that the operator chose.
-
-    :raises BadSettings: if the address cannot be listened on.
-    """
-    own = prometheus_client.CollectorRegistry()
-    prometheus_client.ProcessCollector(registry=own)
-    for collector in collectors:
-        own.register(collector)
-
-    class Handler(prometheus_client.MetricsHandler):
-        registry = own
-        timeout = 10
-
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/healthz":
-                super().do_GET()
-                return
-            sound = healthy()
-            self.send_response(http.HTTPStatus.OK if sound else http.HTTPStatus.SERVICE_UNAVAILABLE)
-            self.end_headers()
-            self.wfile.write(b"ok\n" if sound else b"no sample for a minute\n")
-
-    host, _, port = listen.rpartition(":")
-
-    class Server(http.server.ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        daemon_threads = True
-
-    try:
-        server = Server((host.strip("[]") or "127.0.0.1", int(port)), Handler)
-    except (OSError, ValueError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or "write HOST:PORT"
-        raise errors.BadSettings(f"--metrics {listen}: {why}") from None
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    return server

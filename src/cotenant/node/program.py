@@ -35,6 +35,7 @@ from cotenant.node import (
 )
 from cotenant.node import kubelet as kubelets
 from cotenant.units.clock import SystemClock
+from cotenant.web import exporter
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
         working.aliases = aliases.Aliases(settings.name)
     if settings.metrics:
         collectors = [collector, *([working.aliases] if working.aliases else [])]
-        metrics.serve(collectors, lambda: working.sampling, settings.metrics)
+        exporter.serve(collectors, settings.metrics, "--metrics", _unhealthy(working))
     doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
     started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
     try:
@@ -153,6 +154,11 @@ async def _work(settings: Settings, started: Callable[[str], None]) -> None:
                     tasks.create_task(loop)
     finally:
         taking.close()
+
+
+def _unhealthy(working: agent.Agent) -> Callable[[], str | None]:
+    """Return what says why the agent is not well; None while it is."""
+    return lambda: None if working.sampling else "no sample for a minute"
 
 
 def _yields(enforcer: enforcing.Enforcer, beside: shadow.Shadow | None) -> Callable[[], bool]:

@@ -16,6 +16,7 @@ from cotenant.scheduler.server import MAX_BODY_BYTES, MAX_INFLIGHT_BYTES
 from cotenant.scheduler.source import FileSource, Source
 from cotenant.scheduler.supervision import Supervisor, Work, Worker
 from cotenant.units.clock import SystemClock
+from cotenant.web import exporter
 from cotenant.web import serving as web_serving
 from cotenant.web.body import BodyReader
 
@@ -86,9 +87,7 @@ def _writing(settings: Settings, wanted: marking.Settings, identity: str) -> Wor
     async def work(earlier: int) -> None:
         clock, registry = SystemClock(), prometheus_client.CollectorRegistry()
         if settings.verdict_metrics:
-            prometheus_client.ProcessCollector(registry=registry)
-            host, port = web_serving.split_address(settings.verdict_metrics, "--verdict-metrics")
-            prometheus_client.start_http_server(port, host, registry=registry)
+            exporter.serve([registry], settings.verdict_metrics, "--verdict-metrics")
         async with Client(load_configuration(settings.kubeconfig), "cotenant-scheduler") as client:
             source = ClusterSource(client, clock, settings.analyzer_namespace)
             await verdicts.keep(client, source, wanted, clock, identity, registry)

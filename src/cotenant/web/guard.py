@@ -14,6 +14,7 @@ from http.cookies import CookieError, SimpleCookie
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cotenant.units import address as addresses
 from cotenant.web.answer import refusal
 
 SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
@@ -50,12 +51,7 @@ def host_name(host: str) -> str | None:
 
 def is_loopback(name: str) -> bool:
     """Return whether a host name or address can only be this machine."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return name.endswith(".localhost") or addresses.is_loopback(name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from cotenant.units.errors import CotenantError
+from cotenant.units import address
 from cotenant.web.connection import BoundedConnection
 
 BACKLOG = 2048
@@ -16,48 +16,31 @@ CONCURRENCY_LIMIT = 64
 """Connections at once; more are answered 503."""
 
 
-class BadListen(CotenantError):
-    """An address that cannot be listened on."""
-
-
-def split_address(listen: str, option: str = "--listen") -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT`` (``[::1]:80`` too); ``option`` is where it was given.
-
-    :raises BadListen: if it is something else.
-    """
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise BadListen(f"{option} {listen}: not HOST:PORT, for example 127.0.0.1:8088")
-    return host, int(port)
-
-
 def bind(listen: str, option: str = "--listen") -> socket.socket:
-    """Return a listening socket.
+    """Return a listening socket; ``option`` is where its address was given.
 
-    :raises BadListen: if the address is malformed or cannot be bound.
+    :raises BadAddress: if the address is malformed or cannot be bound.
     """
-    host, port = split_address(listen, option)
+    host, port = address.split(listen, option)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise BadListen(f"{option} {listen}: {error.strerror or error}") from None
+        raise address.BadAddress(f"{option} {listen}: {error.strerror or error}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener.bind(place)
         listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise BadListen(f"{option} {listen}: {error.strerror}; choose another address or port") from None
+        raise address.BadAddress(f"{option} {listen}: {error.strerror}; choose another address or port") from None
     return listener
 
 
 def url_of(listener: socket.socket, scheme: str = "http") -> str:
     """Return the URL of what a listening socket serves."""
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{address.join(*listener.getsockname()[:2])}"
 
 
 class Server(uvicorn.Server):

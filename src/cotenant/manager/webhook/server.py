@@ -119,7 +119,7 @@ class WebhookServer:
     async def run(self, context: Context) -> None:
         """Serve until cancelled.
 
-        :raises BadListen: if the address cannot be listened on.
+        :raises BadAddress: if the address cannot be listened on.
         """
         settings = context.settings.webhook
         if not settings.listen:

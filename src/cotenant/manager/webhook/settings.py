@@ -1,11 +1,11 @@
 """How the webhook runs, as an operator sets it on the command line."""
 
 import dataclasses
-import ipaddress
 import pathlib
 import urllib.parse
 
 from cotenant.manager.webhook.affinity import Strength
+from cotenant.units import address as addresses
 from cotenant.units.errors import CotenantError
 
 DAY_SECONDS = 86_400.0
@@ -51,14 +51,17 @@ def address(settings: Settings) -> str:
     """Return the URL by which the API server reaches the webhook, or an empty text where it goes by the Service.
 
     :raises BadSettings: if it is not ``https``.
+    :raises BadAddress: if the address to listen on is not ``HOST:PORT``.
     """
     if settings.url:
-        parts = urllib.parse.urlsplit(settings.url)
-        if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+        parts = addresses.parts_of_url(settings.url, "https")
+        if parts is None or parts.query or parts.fragment:
             raise BadSettings(f"--webhook-url {settings.url}: give https://HOST:PORT, as the API server reaches it")
         return settings.url.rstrip("/")
-    host = settings.listen.rpartition(":")[0].strip("[]")
-    return f"https://{settings.listen}" if _is_loopback(host) else ""
+    if not settings.listen:
+        return ""
+    host, _ = addresses.split(settings.listen, "--webhook-listen")
+    return f"https://{settings.listen}" if addresses.is_loopback(host) else ""
 
 
 def names(settings: Settings, namespace: str) -> tuple[str, ...]:
@@ -66,10 +69,3 @@ def names(settings: Settings, namespace: str) -> tuple[str, ...]:
     service = f"{settings.service}.{namespace}.svc"
     host = urllib.parse.urlsplit(address(settings)).hostname
     return (service, f"{service}.cluster.local", *((host,) if host else ()))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
