@@ -34,7 +34,9 @@ class Options:
         pathlib.Path | None, typer.Option(metavar="FILE", help="Write reports to a file instead of a cluster.")
     ] = None
     kubeconfig: options.Kubeconfig = None
-    namespace: Annotated[str | None, typer.Option(help="Where the lease is; the kubeconfig's by default.")] = None
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Where the lease is; the kubeconfig's by default.")
+    ] = None
     page: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve the page of all nodes and /metrics there.")] = ""
     latency: Annotated[
         str, typer.Option(metavar="URL", help="The manager's /api/v1/latency: online services on the page.")

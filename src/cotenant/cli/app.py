@@ -6,27 +6,18 @@ undone or was left out; 130 interrupted.
 
 import importlib
 import os
-import pathlib
-import shutil
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import typer.main
-from typer.core import TyperOption
 
 import cotenant
-from cotenant.cli import catalogue, failures
+from cotenant.cli import catalogue, examples, failures, usage
 
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 """The class of every complaint about usage, which typer does not export by name."""
-
-HELP_OPTIONS = ["-h", "--help"]
-BOXES_NEED_COLUMNS = 100
-"""In a narrower terminal typer's boxes cut off the names of options from LONG_NAME on; plain help wraps instead."""
-LONG_NAME = len("--priority-interface")
-VALUE_NAMES: dict[Any, str] = {str: "TEXT", int: "N", float: "N", pathlib.Path: "FILE"}
 
 
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
@@ -52,7 +43,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": HELP_OPTIONS},
+        context_settings={"help_option_names": usage.HELP_OPTIONS},
     )
     root.callback(invoke_without_command=True)(_root)
     for command in catalogue.COMMANDS:
@@ -64,23 +55,9 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             root.add_typer(module.app, name=command.name, help=command.help, rich_help_panel=command.panel)
         else:
             options = getattr(module, "CONTEXT_SETTINGS", {})
-            root.command(command.name, help=command.help, rich_help_panel=command.panel, context_settings=options)(
-                module.command
-            )
+            register = root.command(command.name, rich_help_panel=command.panel, context_settings=options)
+            register(module.command)
     return root
-
-
-def _name_values(command: Any) -> None:
-    """Let help name each option's value for people: typer writes ``<path>``, and ``<bool>`` for a mere switch."""
-    context = typer.Context(command, help_option_names=HELP_OPTIONS)
-    for option in (command.get_help_option(context), *command.params):
-        if isinstance(option, TyperOption) and option.metavar is None and not option.type_descriptor.is_choice:
-            option.metavar = "" if option.is_flag else VALUE_NAMES.get(option.type_descriptor.annotation)
-    longest = max((len(name) for option in command.params for name in option.opts), default=0)
-    if longest >= LONG_NAME and shutil.get_terminal_size().columns < BOXES_NEED_COLUMNS:
-        command.rich_markup_mode = None
-    for one in getattr(command, "commands", {}).values():
-        _name_values(one)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -112,7 +89,7 @@ def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit status; what went wrong is one line on stderr."""
     try:
         command = typer.main.get_command(build(words))
-        _name_values(command)
+        usage.finish(command, examples.LINES)
         result = command(list(words), standalone_mode=False)
         _flush()
     except UsageError as error:

@@ -52,7 +52,10 @@ class Options:
 
 @options.as_fields_of(Options)
 def command(given: Options) -> None:
-    """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way."""
+    """Say what this node's kernel offers, what is missing and how to get it, and what stands in the way.
+
+    Only reads. Exit 1: something of --require is not available, or --daemonsets found some.
+    """
     _refuse_what_does_not_go_together(given)
     if given.koordinator:
         moving.show(given.kubeconfig, given.node, given.as_json)

@@ -17,14 +17,18 @@ Data = Annotated[
 ]
 OnCluster = Annotated[pathlib.Path | None, typer.Option("--kubeconfig", metavar="FILE", help="On this cluster.")]
 InCluster = Annotated[bool, typer.Option("--cluster", help="On the cluster of KUBECONFIG or ~/.kube/config.")]
-Name = Annotated[str, typer.Option(help="On a cluster: which DetectionRuleConfig.")]
-Namespace = Annotated[str | None, typer.Option(help="On a cluster: the analyzer's; the kubeconfig's by default.")]
+Name = Annotated[str, typer.Option(metavar="NAME", help="On a cluster: which DetectionRuleConfig.")]
+Namespace = Annotated[
+    str | None, typer.Option(metavar="NAME", help="On a cluster: the analyzer's; the kubeconfig's by default.")
+]
 
 
 @app.command()
 def check(
     files: Annotated[list[pathlib.Path], typer.Argument(metavar="FILE…", help="DetectionRuleConfig, YAML or JSON.")],
-    period: Annotated[str, typer.Option(help="Sampling period that a window must hold three of.")] = "1s",
+    period: Annotated[
+        str, typer.Option(metavar="TIME", help="Sampling period that a window must hold three of.")
+    ] = "1s",
     as_json: options.Json = False,
 ) -> None:
     """Say whether files of rules are valid; if not, where, at which key, and the nearest valid name.
@@ -110,7 +114,7 @@ def presets(
 
 @app.command()
 def templates(
-    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="Print one, beside the preset.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TYPE", help="Print one, beside the preset.")] = None,
     file: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="With those of a file of your own.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -165,7 +169,7 @@ def history(
 @app.command()
 def rollback(
     number: Annotated[
-        int | None, typer.Argument(metavar="[N]", help="Else the newest that differs from what is in force.")
+        int | None, typer.Argument(metavar="N", help="Else the newest that differs from what is in force.")
     ] = None,
     data: Data = None,
     rules: Annotated[

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
-KindName = Annotated[list[str] | None, typer.Argument(metavar="[nir|drc|crl]...", help="Which kinds; all by default.")]
+KindName = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KIND…", help="Which kinds: nir, drc, crl, or with --koordinator theirs; all by default."),
+]
 Koordinator = Annotated[
     bool, typer.Option("--koordinator", help="Koordinator's kinds instead (nodeslos, nodemetrics, ...).")
 ]

@@ -28,12 +28,14 @@ def command(
     slo: Annotated[pathlib.Path, typer.Option(help="A Koordinator NodeSLO, YAML or JSON.")],
     once: Annotated[bool, typer.Option("--once", help="Look once, act once and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and write nothing.")] = False,
-    root: Annotated[str, typer.Option(help="DIR/proc and DIR/sys stand for the machine's.")] = "/",
+    root: roots.Option = "/",
     node: Annotated[File, typer.Option(help="The v1 Node; without it the tree's CPUs and memory.")] = None,
     nrt: Annotated[File, typer.Option(help="The node's NodeResourceTopology.")] = None,
     usage: Annotated[File, typer.Option(help="What everybody uses; without it, what needs it is skipped.")] = None,
     priority_interface: options.PriorityInterface = None,
-    beside_others: Annotated[bool, typer.Option(help="Write although another co-location agent runs here.")] = False,
+    beside_others: Annotated[
+        bool, typer.Option("--beside-others", help="Write although another co-location agent runs here.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> int:
     """Work out what a policy wants done on a node, print it in order, and do it unless --dry-run is given.
@@ -94,24 +96,24 @@ def _look(
 
     found = probing.choose(root, interface) if interface is not None else probing.probe(root)
     cpus = topology.read(root)
-    described = inputs.read_object(nrt) if nrt else None
+    described = inputs.read_object(nrt, wanted="a NodeResourceTopology") if nrt else None
     if nrt and described is not None:
         cpus = nodes.decode_topology(described, str(nrt), cpus)
     # Without one the kubelet's CPU policy is taken to be "none": there is nobody else to ask.
     cpus = msgspec.structs.replace(cpus, stated=True)
     if node:
-        here = nodes.decode_node(inputs.read_object(node), str(node), topology.node(root, cpus))
+        here = nodes.decode_node(inputs.read_object(node, wanted="a Node"), str(node), topology.node(root, cpus))
     else:
         here = topology.node(root, cpus)
     if described is not None:
         here = nodes.with_topology_annotations(here, described, str(nrt))
     return snapshot.read(
         root,
-        pod_list.decode(inputs.read(pods), str(pods)),
+        pod_list.decode(inputs.read(pods, "a v1 PodList in JSON"), str(pods)),
         found,
         cpus,
         here,
-        nodes.decode_usage(inputs.read(usage), str(usage)) if usage else None,
+        nodes.decode_usage(inputs.read(usage, "what everybody uses, as JSON"), str(usage)) if usage else None,
         writer.journalled(),
     )
 

@@ -24,21 +24,28 @@ def command(
     file: Annotated[
         pathlib.Path | None,
         typer.Argument(
-            metavar="[FILE]", help="Explain the end of a file of samples; else what a running `cotenant up` says now."
+            metavar="WHAT",
+            help="A file of samples: its end. pod or node: what `cotenant scheduler` answered about NAME. offline: "
+            "what offline work got and lost. Nothing: what a running `cotenant up` says now.",
         ),
     ] = None,
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="| pod NAMESPACE/NAME | node NAME | offline [NAMESPACE|GROUP]",
-            help="Explain what `cotenant scheduler` answered, and why; or what offline work got and lost, and why.",
+            metavar="NAME",
+            help="NAMESPACE/NAME of a pod, a node's name; with offline, if you like, a namespace or a group.",
         ),
     ] = None,
-    rules: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="Rules, with FILE.")] = None,
+    rules: Annotated[
+        pathlib.Path | None,
+        typer.Option(metavar="FILE", help="Rules, with a file of samples; else the preset default."),
+    ] = None,
     url: Annotated[
-        str, typer.Option(help="Where `cotenant up` listens, or (offline) the analyzer's page.")
+        str, typer.Option(metavar="URL", help="Where `cotenant up` listens, or (offline) the analyzer's page.")
     ] = "http://127.0.0.1:7070",
-    scheduler: Annotated[str, typer.Option(help="Where `cotenant scheduler` answers.")] = decisions.DEFAULT_URL,
+    scheduler: Annotated[
+        str, typer.Option(metavar="URL", help="Where `cotenant scheduler` answers.")
+    ] = decisions.DEFAULT_URL,
     as_json: Annotated[bool, typer.Option("--json", help="The sentences and the evaluation, for programs.")] = False,
 ) -> None:
     """Say in sentences why the interference level is what it is, why a pod went where it did, or why a job is slow."""

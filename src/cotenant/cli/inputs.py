@@ -26,7 +26,7 @@ def read_slo(path: pathlib.Path) -> "NodeSlo":
     from cotenant.act import slo_fields
     from cotenant.model import policy
 
-    value = read_object(path)
+    value = read_object(path, wanted="a NodeSLO")
     slo, complaints = policy.decode(value, str(path))
     for complaint in complaints:
         sys.stderr.write(f"{complaint}\n")
@@ -35,23 +35,24 @@ def read_slo(path: pathlib.Path) -> "NodeSlo":
     return slo
 
 
-def read(path: pathlib.Path) -> bytes:
+def read(path: pathlib.Path, wanted: str) -> bytes:
     """Return the content of a file.
 
-    :raises BadInput: if it cannot be read.
+    :raises BadInput: naming what is wanted, if it cannot be read.
     """
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
+        raise BadInput(f"{path}: {error.strerror}; give {wanted}") from None
 
 
-def read_object(path: pathlib.Path, *kinds: str) -> Mapping[str, Any]:
+def read_object(path: pathlib.Path, *kinds: str, wanted: str = "") -> Mapping[str, Any]:
     """Return the first object in a YAML or JSON file; one that does not say its kind is taken for what is wanted.
 
     :raises BadInput: if the file cannot be read, there is none, or it is of none of these kinds.
     """
-    text = read(path)
+    wanted = wanted or f"a {' or '.join(kinds) or 'Kubernetes object'}"
+    text = read(path, wanted)
     try:
         value = msgspec.json.decode(text)
     except MALFORMED:
@@ -62,7 +63,7 @@ def read_object(path: pathlib.Path, *kinds: str) -> Mapping[str, Any]:
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
     if not isinstance(value, Mapping):
-        raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON")
+        raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON; give {wanted}")
     if kinds and (found := value.get("kind", kinds[0])) not in kinds:
-        raise BadInput(f"{path}: its kind is {found}; give a {' or '.join(kinds)}")
+        raise BadInput(f"{path}: its kind is {found}; give {wanted}")
     return value

@@ -151,7 +151,9 @@ def _webhook(given: Options) -> "webhook_settings.Settings":
 def admit(
     files: Annotated[
         list[pathlib.Path],
-        typer.Argument(help="Pods, and ClusterColocationProfiles, Namespaces, PriorityClasses, quotas and limits."),
+        typer.Argument(
+            metavar="FILE…", help="Pods, and ClusterColocationProfiles, Namespaces, PriorityClasses, quotas and limits."
+        ),
     ],
     affinity: Annotated[Strength, typer.Option(help="As of the manager.")] = "soft",
     json: options.Json = False,
@@ -193,7 +195,7 @@ def _outcome(applied: tuple[str, ...], refused: tuple[str, ...]) -> str:
 def render(
     files: Annotated[
         list[pathlib.Path],
-        typer.Argument(help="The ConfigMap slo-controller-config; Nodes, else one without labels."),
+        typer.Argument(metavar="FILE…", help="The ConfigMap slo-controller-config; Nodes, else one without labels."),
     ],
     json: options.Json = False,
 ) -> None:

@@ -22,9 +22,9 @@ class Options:
     name: Annotated[str, typer.Option("--node", metavar="NAME", help="The Node's name; else $NODE_NAME.")] = ""
     mode: Annotated[
         Literal["observe", "dry-run", "enforce"],
-        typer.Option(metavar="MODE", help="observe, dry-run or enforce; label cotenant.io/mode overrides."),
+        typer.Option(metavar="MODE", help="observe, dry-run or enforce; the Node's label cotenant.io/mode overrides."),
     ] = "observe"
-    period: Annotated[str, typer.Option(help="Time between two samples.")] = "1s"
+    period: Annotated[str, typer.Option(metavar="TIME", help="Time between two samples, like 1s or 500ms.")] = "1s"
     kubelet: Annotated[str, typer.Option(metavar="URL", help="Where pods are listed.")] = "https://127.0.0.1:10250"
     kubelet_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the kubelet's certificate.")] = None
     kubelet_insecure_tls: Annotated[

@@ -38,7 +38,7 @@ _NEUTRAL = {"cap": None, "amplification": 1.0, "third_party": 0}
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="[NODE]", help="A node of the cluster.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NODE", help="A node of the cluster.")] = "",
     node: Annotated[File, typer.Option(metavar="FILE", help="A v1 Node instead, with the files below.")] = None,
     pods: Annotated[File, typer.Option(metavar="FILE", help="Its pods: a v1 PodList.")] = None,
     metric: Annotated[File, typer.Option(metavar="FILE", help="What it uses: its NodeMetric.")] = None,
@@ -51,7 +51,10 @@ def command(
     kubeconfig: options.Kubeconfig = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say what a node offers to batch and mid work, what it should, and how that comes about, term by term."""
+    """Say what a node offers to batch and mid work, what it should, and how that comes about, term by term.
+
+    Exit 3: with --clear, pods hold some still on nodes that are named; clear again when they have ended.
+    """
     from cotenant.cli import printing
 
     if clear:

@@ -41,8 +41,8 @@ class Options:
         ),
     ] = None
     data: Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="history: the directory of `up`.")] = None
-    url: Annotated[str, typer.Option(help="prometheus: where its API is.")] = "http://127.0.0.1:9090"
-    hours: Annotated[float, typer.Option(min=1, max=24 * 90, help="prometheus: how far back.")] = 24.0
+    url: Annotated[str, typer.Option(metavar="URL", help="prometheus: where its API is.")] = "http://127.0.0.1:9090"
+    hours: Annotated[float, typer.Option(metavar="HOURS", min=1, max=24 * 90, help="prometheus: how far back.")] = 24.0
     rules: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Today's rules; else the preset default.")
     ] = None
@@ -56,7 +56,7 @@ class Options:
     false_per_day: Annotated[float, typer.Option(min=0.01, help="False triggers that are allowed, a day and node.")] = (
         1.0
     )
-    name: Annotated[str, typer.Option(help="Of the DetectionRuleConfig.")] = "recommended"
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of the DetectionRuleConfig.")] = "recommended"
     node_selector: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Nodes that it is for.")] = None
     write: Annotated[pathlib.Path | None, typer.Option(metavar="FILE", help="The rules, to be applied.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False

@@ -16,7 +16,10 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Evaluate recorded samples: one line for each, the same every time."""
+    """Evaluate recorded samples: one line for each, the same every time.
+
+    Exit 2: a line is no sample; what came before it is printed. Exit 3: half a line at the end was left out.
+    """
     import msgspec
 
     from cotenant.detect import engine, errors, presets

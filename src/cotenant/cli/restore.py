@@ -21,7 +21,10 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
-    """Put back everything that was written, and list what the kernel or its present owner does not let be put back."""
+    """Put back everything that was written, and list what the kernel or its present owner does not let be put back.
+
+    Exit 3: something of that list is there. End `cotenant up --enforce` or `cotenant node` first: they write again.
+    """
     result = undo.restore(executor.Executor(roots.open_root(root)))
     if as_json:
         printing.print_json(result)

@@ -32,7 +32,7 @@ def group() -> None:
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Else all, one a line.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Else all, one a line.")] = None,
     kubeconfig: options.Kubeconfig = None,
     as_json: options.Json = False,
 ) -> None:

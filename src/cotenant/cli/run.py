@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated, get_args
 
 import typer
@@ -19,11 +20,13 @@ CLASSES = get_args(groups.Qos)
 
 
 def command(
-    words: Annotated[list[str], typer.Argument(metavar="-- CMD…", help="The command and its arguments.")],
+    words: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command and its arguments.")],
     qos: Annotated[str, typer.Option(metavar="|".join(CLASSES), help="The class of the work: BE is offline.")],
-    name: Annotated[str | None, typer.Option(help="The group's name; else the command's with a number.")] = None,
-    cpus: Annotated[str | None, typer.Option(help="At most so many CPUs: 2, 1.5, 500m.")] = None,
-    memory: Annotated[str | None, typer.Option(help="At most so much memory: 512Mi, 4Gi.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The group's name; else the command's with a number.")
+    ] = None,
+    cpus: Annotated[str | None, typer.Option(metavar="N", help="At most so many CPUs: 2, 1.5, 500m.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="At most so much memory: 512Mi, 4Gi.")] = None,
     priority_interface: options.PriorityInterface = None,
     root: roots.Option = "/",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and start nothing.")] = False,
@@ -59,12 +62,22 @@ def _class(text: str) -> groups.Qos:
 
 
 def _limits(cpus: str | None, memory: str | None) -> groups.Limits:
-    millicores = NONE if cpus is None else Limit(quantity.millicores(cpus))
-    size = NONE if memory is None else Limit(quantity.whole(memory))
-    for option, limit, least in (("--cpus", millicores, MIN_MILLICORES), ("--memory", size, MIN_MEMORY_BYTES)):
-        if limit.value is not None and limit.value < least:
-            raise typer.BadParameter(f"must be at least {'10m' if option == '--cpus' else '1Mi'}", param_hint=option)
-    return groups.Limits(millicores, size)
+    return groups.Limits(
+        _limit("--cpus", cpus, quantity.millicores, MIN_MILLICORES, "10m"),
+        _limit("--memory", memory, quantity.whole, MIN_MEMORY_BYTES, "1Mi"),
+    )
+
+
+def _limit(option: str, text: str | None, number: Callable[[str], int], least: int, written: str) -> Limit:
+    if text is None:
+        return NONE
+    try:
+        value = number(text)
+    except quantity.BadQuantity as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+    if value < least:
+        raise typer.BadParameter(f"must be at least {written}", param_hint=option)
+    return Limit(value)
 
 
 def _print_plan(managed: groups.Groups, request: running.Request, as_json: bool) -> None:

@@ -35,7 +35,8 @@ class Options:
         pathlib.Path | None, typer.Option(help="Without --reports: which cluster; the usual one by default.")
     ] = None
     analyzer_namespace: Annotated[
-        str | None, typer.Option(help="Where the analyzer's lease is; the kubeconfig's namespace by default.")
+        str | None,
+        typer.Option(metavar="NAME", help="Where the analyzer's lease is; the kubeconfig's namespace by default."),
     ] = None
     preset: Annotated[Literal["default", "mco"], typer.Option(help="How levels become scores.")] = "default"
     applies_to: Annotated[
@@ -55,7 +56,9 @@ class Options:
     max_excluded_fraction: Annotated[
         float, typer.Option(min=0, max=1, help="Of each pool, how much may be kept from new pods.")
     ] = 0.05
-    pool_label: Annotated[str, typer.Option(help="Nodes with the same value of this label are one pool.")] = POOL_LABEL
+    pool_label: Annotated[
+        str, typer.Option(metavar="LABEL", help="Nodes with the same value of this label are one pool.")
+    ] = POOL_LABEL
     verdict_metrics: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Serve the verdict writer's /metrics there.")
     ] = ""

@@ -41,7 +41,9 @@ class Options:
     token_file: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="A token that may speak for all of them.")
     ] = None
-    prefix: Annotated[str, typer.Option(help="What their names begin with; a number follows.")] = "node-"
+    prefix: Annotated[str, typer.Option(metavar="NAME", help="What their names begin with; a number follows.")] = (
+        "node-"
+    )
     first: Annotated[int, typer.Option(min=0, help="The first number.")] = 0
     interface: Annotated[
         list[str] | None,
@@ -55,7 +57,9 @@ class Options:
     kata: Annotated[
         bool | None, typer.Option("--kata/--no-kata", help="Their hosts have, or lack, what Kata containers need.")
     ] = None
-    seconds: Annotated[float | None, typer.Option(min=1, help="For how long; until ctrl-C by default.")] = None
+    seconds: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="For how long; until ctrl-C by default.")
+    ] = None
     json: options.Json = False
 
 

@@ -54,7 +54,10 @@ def smt(
     from cotenant.units import cpulist
 
     managed = groups.Groups(paths.Root())
-    wanted = None if online_cpus is None else cpulist.parse(online_cpus)
+    try:
+        wanted = None if online_cpus is None else cpulist.parse(online_cpus)
+    except cpulist.BadCpuList as error:
+        raise typer.BadParameter(str(error), param_hint="--online-cpus") from None
     result = smt.verify(managed, wanted=wanted, seconds=seconds, force=force, core_scheduling=core_scheduling)
     if as_json:
         printing.print_json(result)
