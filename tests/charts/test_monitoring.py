@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -157,6 +158,20 @@ def test_alerts_say_what_to_do_and_are_a_rule_file() -> None:
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert rule["annotations"]["description"]
+
+
+def test_the_runbook_has_a_part_for_each_alert_with_what_exists(families: dict[str, frozenset[str]]) -> None:
+    text = (ROOT / "docs/runbook.md").read_text()
+    rules = yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"][0]["rules"]
+    for rule, alert in zip(rules, dashboards.read_alerts(), strict=True):
+        file, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert (ROOT / file).read_text() == text
+        assert anchor == alert.name.lower()
+        assert f"\n## {alert.name}\n" in text
+        assert all((alert.means, alert.look, alert.act))
+    named = set(re.findall(r"`[^`]*?(cotenant_[a-z_]+)", text))
+    assert len(named) > 5
+    assert sorted(metric for metric in named if labels_of(families, metric) is None) == []
 
 
 def test_a_metric_that_does_not_exist_would_be_found(families: dict[str, frozenset[str]]) -> None:

@@ -165,14 +165,50 @@ def test_alerts_and_dashboards_come_as_they_are(render: Render) -> None:
         assert json.loads(text) == files[name.removeprefix("cotenant-")]
 
 
-def test_promtool_takes_the_alerts() -> None:
+def promtool(*words: str) -> None:
+    """Have Prometheus' own tool judge; skip where it cannot be had."""
     try:
-        promtool = binaries.promtool()
+        tool = binaries.promtool()
     except binaries.NotToBeHad as error:
         pytest.skip(str(error))
-    command = [str(promtool), "check", "rules", str(CHART / "files/alerts.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(tool), *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_takes_the_alerts() -> None:
+    promtool("check", "rules", str(CHART / "files/alerts.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("series", "fires"),
+    [
+        ([], False),  # never installed
+        ([("cotenant_manager_leading", "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1")], False),
+        ([("cotenant_manager_leading", "0x20")], True),  # it runs and does not lead
+        ([("cotenant_manager_leading", "1 1 1 _x18")], True),  # its pods are gone
+    ],
+    ids=["never", "leads", "follows", "gone"],
+)
+def test_a_manager_without_a_leader_is_told(series: list[tuple[str, str]], fires: bool, tmp_path: pathlib.Path) -> None:
+    rules = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    (rule,) = [one for one in rules["groups"][0]["rules"] if one["alert"] == "CotenantManagerWithoutLeader"]
+    alert = {"exp_labels": rule["labels"], "exp_annotations": rule["annotations"]}
+    test = {
+        "rule_files": [str(CHART / "files/alerts.yaml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series],
+                "alert_rule_test": [
+                    {"eval_time": "20m", "alertname": rule["alert"], "exp_alerts": [alert] if fires else []}
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump(test))
+    promtool("test", "rules", str(file))
 
 
 def test_strategy_templates_reach_every_program_that_reads_them(render: Render) -> None:

@@ -101,6 +101,7 @@ def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
     program = (
         "import os, signal, sys, threading\n"
         "from cotenant.cli import app\n"
+        "import cotenant.kube.client, cotenant.node.simulation\n"  # so that ctrl-C finds it at work
         "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "sys.exit(app.run(['simulate', 'nodes', '--count', '1', '--address', '127.0.0.1:1']))"
     )

@@ -2,7 +2,7 @@
 
 from cotenant.detect import catalogue, registry, rules
 from cotenant.detect import detectors as _detectors  # noqa: F401  (importing it registers them)
-from cotenant.model import evaluation, sample
+from cotenant.model import evaluation, missing, sample
 
 
 def dominant(found: evaluation.Evaluation) -> evaluation.DetectionName | None:
@@ -24,12 +24,20 @@ def sentences(found: evaluation.Evaluation, by: rules.Rules | None = None) -> li
         said += _detection(name, detection, by)
     for hard in found.hard:
         said.append(f"Hard limit {hard} is in force: the node takes no new work.")
-    if found.missing:
-        reasons: dict[str, list[str]] = {}
-        for signal, reason in found.missing.items():
-            reasons.setdefault(reason, []).append(signal)
-        parts = "; ".join(f"{reason}: {', '.join(signals)}" for reason, signals in reasons.items())
-        said.append(f"Unknown: {parts}.")
+    said += _unknown(found)
+    return said
+
+
+def _unknown(found: evaluation.Evaluation) -> list[str]:
+    """Return for each reason what is unknown for it, and what would make it known."""
+    by_reason: dict[sample.MissingReason, list[str]] = {}
+    for signal, reason in found.missing.items():
+        by_reason.setdefault(reason, []).append(signal)
+    said = []
+    for reason, signals in by_reason.items():
+        explained = missing.EXPLANATIONS[reason]
+        said.append(f"Unknown, {explained.why} ({reason}): {', '.join(signals)}.")
+        said.append(f"  {explained.remedy}.")
     return said
 
 
@@ -66,6 +74,24 @@ def _level(found: evaluation.Evaluation, by: rules.Rules | None) -> str:
     return f"{text}; that is ({parts}) ÷ {weight:g}."
 
 
+def _past(signal: str, state: evaluation.SignalState) -> bool:
+    if state.value is None or state.threshold is None:
+        return False
+    falling = catalogue.find(signal).direction == "falling"
+    return state.value <= state.threshold if falling else state.value >= state.threshold
+
+
+def _but(name: evaluation.DetectionName, signal: str, by: rules.Rules | None) -> str:
+    """Return why a signal past its threshold did not trigger: for too short a time, or its condition does not hold."""
+    if by is None:
+        return "not for long enough yet, or its condition does not hold (docs/detections.md)"
+    listed = [*by.detections[name].signals, *by.detections[name].fallback_signals]
+    condition = next((one.condition for one in listed if one.signal == signal), "")
+    if not condition:
+        return f"not in {by.hysteresis.enter_for} evaluations in a row yet"
+    return f"counts {registry.DETECTORS[name].conditions[condition].text}"
+
+
 def _detection(name: evaluation.DetectionName, found: evaluation.Detection, by: rules.Rules | None) -> list[str]:
     title = registry.DETECTORS[name].title
     if found.index is None:
@@ -84,6 +110,12 @@ def _detection(name: evaluation.DetectionName, found: evaluation.Detection, by: 
         if s.value is not None and s.threshold is not None
     ]
     said = [f"{title} {state}, index {found.index:.2f}" + (f": {'; '.join(parts)}." if parts else ".")]
+    if found.triggered is False:
+        said += [
+            f"  {signal} is past its threshold, but {_but(name, signal, by)}."
+            for signal, s in known
+            if _past(signal, s)
+        ]
     said += [f"  hurt: {victim.name} ({victim.evidence})." for victim in found.victims]
     said += [
         f"  suspected: {suspect.name}, confidence {suspect.confidence:.2f} ({suspect.evidence})."
