@@ -301,35 +301,50 @@ class Silent(Kubelet):
         raise KubeletUnreachable("nobody there")
 
 
-def test_limits_are_worth_less_time_on_fast_cpus_until_the_annotation_goes(root: paths.Root) -> None:
-    cpu = root.directory / "sys/fs/cgroup/cpu/kubepods"
-    for group in ("burstable/podu2", "burstable/podu2/c1"):
-        (cpu / group).mkdir(parents=True)
-        (cpu / group / "cpu.cfs_quota_us").write_text("50000\n")
-    web = Pod(
-        namespace="ns",
-        name="web",
-        uid="u2",
-        kube_qos="Burstable",
-        phase="Running",
-        containers=(Container(name="c", container_id="c1", running=True, limits={"cpu": "500m"}),),
-    )
+class Serving(Listed):
+    """One online pod with half a CPU, in the group podu2."""
 
-    class Serving(Listed):
-        def refresh(self) -> bool:
-            super().refresh()
-            self.pods = (web,)
-            return True
+    def refresh(self) -> bool:
+        super().refresh()
+        container = Container(name="c", container_id="c1", running=True, limits={"cpu": "500m"})
+        self.pods = (
+            Pod(namespace="ns", name="web", uid="u2", kube_qos="Burstable", phase="Running", containers=(container,)),
+        )
+        return True
 
-    kept, clock = Policy("n1", "enforce"), ManualClock()
+
+def serving(root: paths.Root, kept: Policy, quota: int = 50_000) -> tuple[Agent, pathlib.Path, pathlib.Path]:
+    """Return the agent of a node that serves, and the quota files of the pod and of its container."""
+    pod = root.directory / "sys/fs/cgroup/cpu/kubepods/burstable/podu2"
+    for group in (pod, pod / "c1"):
+        group.mkdir(parents=True)
+        (group / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    clock = ManualClock()
     enforcer = enforcing.Enforcer(root, executor.Executor(root, clock=clock), clock=clock)
     agent = Agent(root, Sampler(root, clock=clock), Serving(Kubelet(Settings()), clock), kept, enforcer, None, clock)
     agent.refresh_pods()
+    return agent, pod / "cpu.cfs_quota_us", pod / "c1/cpu.cfs_quota_us"
+
+
+def test_limits_are_worth_less_time_on_fast_cpus_until_the_annotation_goes(root: paths.Root) -> None:
+    kept = Policy("n1", "enforce")
+    agent, pod, container = serving(root, kept)
     seen = []
     for text in ("1.25", "2", None):
         annotations = {} if text is None else {"node.koordinator.sh/cpu-normalization-ratio": text}
         kept.take_node({"metadata": {"name": "n1", "annotations": annotations}})
         agent.enforce_once()
-        seen.append((cpu / "burstable/podu2/c1/cpu.cfs_quota_us").read_text().strip())
-        assert (cpu / "burstable/podu2/cpu.cfs_quota_us").read_text().strip() == "50000"
+        seen.append(container.read_text().strip())
+        assert pod.read_text().strip() == "50000"
     assert seen == ["40000", "25000", "50000"]
+
+
+@pytest.mark.parametrize(("period", "quota"), [(-1, "90000"), (0, "72000")])
+def test_a_quota_burst_ends_when_its_time_is_used_up(root: paths.Root, period: int, quota: str) -> None:
+    kept = Policy("n1", "enforce")
+    burst = {"policy": "cfsQuotaBurstOnly", "cfsQuotaBurstPeriodSeconds": period}
+    kept.take_slo({"kind": "NodeSLO", "spec": {"cpuBurstStrategy": burst}})
+    agent, pod, container = serving(root, kept, quota=90_000)
+    agent.newest = Sample(node="n1", time="t", cpu=Cpu(online=1, used_ratio=0.1))
+    agent.enforce_once()
+    assert (container.read_text().strip(), pod.read_text().strip()) == (quota, quota)

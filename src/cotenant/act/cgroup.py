@@ -87,6 +87,21 @@ def limit_usec(containers: Sequence[Container], period_usec: int) -> int | None:
     return max(sum(known) * period_usec // 1000, MIN_QUOTA_USEC) if known and len(known) == len(limits) else None
 
 
+def cpu_statistics(snapshot: Snapshot, group: str) -> dict[str, int]:
+    """Return the numbers of a group's ``cpu.stat`` by their names; none where it cannot be read."""
+    text = _read(snapshot, snapshot.path("cpu", group, "cpu.stat")) or ""
+    fields = (line.split(" ", 1) for line in text.splitlines() if " " in line)
+    return {name: int(value) for name, value in fields if value.isdecimal()}
+
+
+def cpu_time_usec(snapshot: Snapshot, group: str) -> int | None:
+    """Return how long a group has run on CPUs since it was made, or None where that cannot be read."""
+    if snapshot.version("cpu") == 2:
+        return cpu_statistics(snapshot, group).get("usage_usec")
+    text = _read(snapshot, snapshot.path("cpuacct", group, "cpuacct.usage")) or ""
+    return int(text) // 1000 if text.isdecimal() else None
+
+
 def cpuset_path(snapshot: Snapshot, group: str) -> str | None:
     """Return the path of a group's CPU list."""
     return snapshot.path("cpuset", group, "cpuset.cpus")

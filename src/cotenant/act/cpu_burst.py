@@ -56,6 +56,8 @@ class Candidate:
     throttled: bool
     is_fresh: bool = False
     """Whether the quota is the kubelet's own, of which nobody enlarged anything yet."""
+    is_spent: bool = False
+    is_rebased: bool = False
 
     @property
     def excess(self) -> float:
@@ -68,8 +70,18 @@ class Candidate:
         return 0 if self.current.value is None else max(self.current.value, self.base_usec)
 
     def next(self, direction: Direction) -> int:
-        percent = self.strategy.cfs_quota_burst_percent or DEFAULT_QUOTA_BURST_PERCENT
-        return quota_usec(self.base_usec, self.current, direction, percent)
+        return quota_usec(self.base_usec, self.current, direction, self.percent)
+
+    @property
+    def percent(self) -> int:
+        """How far the quota may go, of the limit."""
+        return self.strategy.cfs_quota_burst_percent or DEFAULT_QUOTA_BURST_PERCENT
+
+    @property
+    def period_seconds(self) -> int | None:
+        """For how long the quota may be at the most that it may go to; None for ever."""
+        seconds = self.strategy.cfs_quota_burst_period_seconds
+        return None if seconds is None or seconds < 0 else seconds
 
     def millicores(self, quota: int) -> float:
         """Return how much CPU a quota is more than the current one."""
@@ -82,6 +94,7 @@ class Candidate:
         f"{PREFIX}.policy",
         f"{PREFIX}.cpuBurstPercent",
         f"{PREFIX}.cfsQuotaBurstPercent",
+        f"{PREFIX}.cfsQuotaBurstPeriodSeconds",
         f"{PREFIX}.sharePoolThresholdPercent",
     ),
     features=("cpu.cfs_burst_us|cpu.max.burst", "cpu.cfs_quota_us|cpu.max"),
@@ -93,25 +106,41 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     The kernel's burst follows the limit and needs no measuring; on v2, and on v1 outside Anolis, it is no more than
     the quota, which is all those kernels take. The quota itself grows by fifths for containers that were throttled,
     as many as the share pool has room for, the least enlarged first; when the pool is past its threshold the most
-    enlarged shrink, only as many as it takes. Many throttled pods at once therefore settle and do not swing.
+    enlarged shrink, only as many as it takes. Many throttled pods at once therefore settle and do not swing. With a
+    period, a container that was above its limit for that long shrinks too, until it has rested; that needs somebody
+    who looks again and again.
     """
-    candidates = []
     limits = cpu_normalization.Limits.of(draft.snapshot)
-    for group in draft.snapshot.groups:
+    for group, chosen in _chosen(draft.snapshot, slo, draft.notices):
+        _burst(draft, group, chosen, limits)
+        if not _scales(chosen):
+            _release_quota(draft, group, limits)
+    wanted = candidates(draft.snapshot, slo)
+    if wanted:
+        _quotas(draft, slo, wanted)
+
+
+def candidates(snapshot: Snapshot, slo: NodeSlo) -> list[Candidate]:
+    """Return the containers whose quota may be enlarged."""
+    limits = cpu_normalization.Limits.of(snapshot)
+    chosen = _chosen(snapshot, slo, [])
+    return [one for group, how in chosen if _scales(how) for one in _candidates(limits, group, how)]
+
+
+def _chosen(snapshot: Snapshot, slo: NodeSlo, notices: list[str]) -> Iterable[tuple[PodGroup, CpuBurstStrategy]]:
+    """Yield the groups of online pods, each with what the policy and the pod's annotation say."""
+    for group in snapshot.groups:
         if group.pod is None or not _eligible(group.pod):
             continue
         chosen, complaints = policy.override(
             slo.cpu_burst, group.pod.cpu_burst, f"pod {group.pod.key}: annotation {CPU_BURST_ANNOTATION}"
         )
-        draft.notices.extend(complaints)
-        _burst(draft, group, chosen, limits)
-        if chosen.policy in ("auto", "cfsQuotaBurstOnly"):
-            candidates += list(_candidates(limits, group, chosen))
-        else:
-            _release_quota(draft, group, limits)
-    if not candidates:
-        return
-    _quotas(draft, slo, candidates)
+        notices.extend(complaints)
+        yield group, chosen
+
+
+def _scales(chosen: CpuBurstStrategy) -> bool:
+    return chosen.policy in ("auto", "cfsQuotaBurstOnly")
 
 
 def _eligible(pod: Pod) -> bool:
@@ -200,7 +229,20 @@ def _candidates(limits: cpu_normalization.Limits, group: PodGroup, chosen: CpuBu
             continue
         period = cgroup.period_usec(snapshot, child.path)
         is_fresh = current.value == limit and cgroup.quota_path(snapshot, child.path) not in snapshot.journal
-        yield Candidate(pod, group, child, chosen, base, limit, current, period, throttled, is_fresh)
+        yield Candidate(
+            pod=pod,
+            pod_group=group,
+            group=child,
+            strategy=chosen,
+            base_usec=base,
+            limit_usec=limit,
+            current=current,
+            period_usec=period,
+            throttled=throttled,
+            is_fresh=is_fresh,
+            is_spent=child.path in snapshot.burst_spent,
+            is_rebased=child.path in snapshot.burst_rebased,
+        )
 
 
 def share_pool(snapshot: Snapshot) -> tuple[float, float] | None:
@@ -231,7 +273,7 @@ def _quotas(draft: Draft, slo: NodeSlo, candidates: Sequence[Candidate]) -> None
         changes = {}
     else:
         changes = _grown(candidates, COOLING_RATIO * limit - used)
-    changes = _at_base(candidates) | changes
+    changes = changes | _spent(candidates) | _at_base(candidates)
     reason = f"share pool uses {used:.0f} of {total:.0f} millicores, threshold {limit:.0f}"
     _write(draft, candidates, changes, reason)
 
@@ -242,7 +284,7 @@ def _grown(candidates: Sequence[Candidate], room: float) -> dict[str, int]:
     for candidate in sorted(candidates, key=lambda c: (c.excess, c.group.path)):
         wanted = candidate.next("up")
         cost = candidate.millicores(wanted)
-        if candidate.throttled and wanted != candidate.current.value and cost <= room:
+        if candidate.throttled and not candidate.is_spent and wanted != candidate.current.value and cost <= room:
             changes[candidate.group.path] = wanted
             room -= cost
     return changes
@@ -262,17 +304,26 @@ def _shrunk(candidates: Sequence[Candidate], over: float) -> dict[str, int]:
     return changes
 
 
+def _spent(candidates: Sequence[Candidate]) -> dict[str, int]:
+    """Return the next quotas of containers that were above their limit for as long as they may be."""
+    return {
+        candidate.group.path: candidate.next("down")
+        for candidate in candidates
+        if candidate.is_spent and candidate.current.value is not None and candidate.current.value > candidate.base_usec
+    }
+
+
 def _at_base(candidates: Sequence[Candidate]) -> dict[str, int]:
     """Return the quotas that go to where an enlargement starts from, whatever the pool has.
 
-    A quota below it: a resize was answered by what was true before it, or the CPUs count for less now. And the
-    kubelet's own, where the CPUs count for more than that.
+    A quota below it: a resize was answered by what was true before it, or the CPUs count for less now. The kubelet's
+    own, where the CPUs count for more than that. And one that was enlarged from another limit.
     """
     return {
         candidate.group.path: candidate.base_usec
         for candidate in candidates
         if candidate.current.value is not None
-        and (candidate.current.value < candidate.base_usec or candidate.is_fresh)
+        and (candidate.current.value < candidate.base_usec or candidate.is_fresh or candidate.is_rebased)
         and candidate.current.value != candidate.base_usec
     }
 

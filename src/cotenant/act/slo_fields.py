@@ -30,7 +30,6 @@ REFUSED: Mapping[str, str] = {
     },
     **{f"{_CLASS}.cgroupRoot.{kind}": _ROOT for kind in ("cpuQOS", "memoryQOS", "resctrlQOS", "networkQOS")},
     "spec.systemStrategy.totalNetworkBandwidth": _NETWORK,
-    "spec.cpuBurstStrategy.cfsQuotaBurstPeriodSeconds": "the share pool's room limits a quota burst, not its length",
     "spec.extensions": "extensions are other programs' and mean nothing here",
 }
 """By prefix of the field's path."""

@@ -52,9 +52,7 @@ def _throttled(snapshot: Snapshot) -> Iterable[tuple[str, int]]:
     directory = snapshot.qos_paths.get("BestEffort")
     groups = [group.path for group in cgroup.offline_groups(snapshot)]
     for group in dict.fromkeys([*([directory] if directory else []), *groups]):
-        path = snapshot.path("cpu", group, "cpu.stat")
-        text = (snapshot.files.read(path) if path else None) or ""
-        values = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        values = cgroup.cpu_statistics(snapshot, group)
         for key, factor in (("throttled_time", 1), ("throttled_usec", 1000)):
-            if values.get(key, "").isdigit():
-                yield group, int(values[key]) * factor
+            if key in values:
+                yield group, values[key] * factor

@@ -106,6 +106,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Pods (``namespace/name``) that were asked to go and are still there: what they hold is on its way back."""
     spared: frozenset[str] = frozenset()
     """Pods that somebody (a disruption budget) does not let go now."""
+    burst_spent: frozenset[str] = frozenset()
+    """Containers' groups whose time above their CPU limit is used up for now."""
+    burst_rebased: frozenset[str] = frozenset()
+    """Containers' groups whose CPU limit, or what it is worth here, is another than their quota was set by."""
     page_bytes: int = 4096
     proc: str = "proc"
     sys: str = "sys"

@@ -21,6 +21,7 @@ from cotenant.act import (
     enduring,
     isolate,
     planning,
+    quota_budget,
     steadying,
     whole_cores,
 )
@@ -115,6 +116,7 @@ class Agent:
         self._steadying = steadying.Steadying()
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
         self._enduring = enduring.Enduring()
+        self._budgets = quota_budget.Budgets()
         self.curing = curing.Curing(isolate.Parameters(evict=evicting is not None))
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
@@ -301,6 +303,7 @@ class Agent:
         if self.evicting is not None:
             self.evicting.follow(self._source.pods, newest.memory.available_ratio if newest is not None else None)
             seen = msgspec.structs.replace(seen, evicting=self.evicting.going, spared=self.evicting.spared)
+        seen = self._budgets.applied(seen, slo, self._clock.monotonic())
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
         plan = planner.plan(seen, slo, first=first)
