@@ -313,6 +313,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "base": ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"),
 }
 """By field name: the words that mean something."""
+_NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
+QUANTITIES: frozenset[str] = frozenset({"totalNetworkBandwidth", *_NETWORK})
+"""By field name: texts that are quantities (a number of network QoS is a percentage of the total instead)."""
 ORDERED: tuple[tuple[str, str], ...] = (
     ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
     ("memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent"),

@@ -48,6 +48,15 @@ def parse(value: str | int | float) -> decimal.Decimal:
     return decimal.Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
 
 
+def is_quantity(value: str | int | float) -> bool:
+    """Return whether it is a quantity."""
+    try:
+        parse(value)
+    except BadQuantity:
+        return False
+    return True
+
+
 def millicores(value: str | int | float) -> int:
     """Return CPUs as thousandths, rounded up as Kubernetes does (``"1.5"`` → 1500, ``"100u"`` → 1)."""
     return _ceil(parse(value) * 1000)

@@ -145,6 +145,16 @@ def test_colocation_is_flat_and_its_durations_go_out_as_go_writes_them() -> None
     assert found.of("colocation-config", {})["cpuReclaimThresholdPercent"] == 60
 
 
+def test_bandwidth_is_a_quantity_or_a_percentage() -> None:
+    network = {"ingressLimit": "50M", "egressLimit": 30}
+    found = config(
+        system={"clusterStrategy": {"totalNetworkBandwidth": "10G"}},
+        resource_qos={"clusterStrategy": {"beClass": {"networkQOS": network}}},
+    )
+    assert found.of("system-config", {})["totalNetworkBandwidth"] == "10G"
+    assert found.of("resource-qos-config", {})["beClass"]["networkQOS"] == network
+
+
 def test_case_does_not_matter_null_says_nothing_and_unknown_fields_are_named() -> None:
     cluster = '{"CPUSuppressThresholdPercent": 50, "enable": null, "cpuSupressPolicy": "x"}'
     text = f'{{"ClusterStrategy": {cluster}, "extra": 1}}'
@@ -183,6 +193,11 @@ def test_case_does_not_matter_null_says_nothing_and_unknown_fields_are_named() -
          '"catRangeEndPercent": 30}}}}', "catRangeStartPercent is 30: not below catRangeEndPercent, which is 30"),
         ("system-config", '{"clusterStrategy": {"watermarkScaleFactor": 401}}',
          "clusterStrategy.watermarkScaleFactor is 401: not within 1..400"),
+        # The API server would refuse every NodeSLO with it.
+        ("system-config", '{"clusterStrategy": {"totalNetworkBandwidth": "10 GBit"}}',
+         'clusterStrategy.totalNetworkBandwidth is "10 GBit": not a quantity'),
+        ("resource-qos-config", '{"clusterStrategy": {"beClass": {"networkQOS": {"egressLimit": "30%"}}}}',
+         'beClass.networkQOS.egressLimit is "30%": not a quantity'),
         ("colocation-config", '{"cpuCalculatePolicy": "used"}', 'cpuCalculatePolicy is "used": not one of usage'),
         ("colocation-config", '{"resourceDiffThreshold": 0}', "resourceDiffThreshold is 0: not within"),
         ("colocation-config", '{"metricAggregatePolicy": {"durations": ["5 minutes"]}}',

@@ -44,6 +44,14 @@ def test_an_amplified_node_reserves_what_it_did_before() -> None:
     assert found.reserved["cpu"] == 5_000
 
 
+def test_a_node_of_which_nothing_can_be_allocated_is_all_reserved() -> None:
+    assert read(allocatable={"cpu": "0", "memory": "0"}).reserved == {"cpu": 100_000, "memory": 100 * GIB}
+
+
+def test_more_than_the_capacity_is_no_reservation() -> None:
+    assert read(allocatable={"cpu": "101", "memory": "1Ti"}).reserved == {"cpu": 0, "memory": 0}
+
+
 @pytest.mark.parametrize(
     ("text", "ratio"),
     [("1.15", Fraction(23, 20)), ("0.8", 1), ("fast", 1), ("1.00", 1), ("nan", 1), ("inf", 1), ("50", 1)],
@@ -67,6 +75,11 @@ def test_what_others_gave_out_is_added_up_by_resource() -> None:
         ]
     }
     assert read({names.THIRD_PARTY_ANNOTATION: said}).third_party == {names.BATCH["cpu"]: 15_000}
+
+
+def test_others_never_give_back_what_they_did_not_get() -> None:
+    said = {"allocations": [{"resources": {names.BATCH["cpu"]: "-1000"}}]}
+    assert read({names.THIRD_PARTY_ANNOTATION: said}).third_party == {names.BATCH["cpu"]: 0}
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_a_pod_without_a_node_holds_nothing() -> None:
     assert read({"cpu": "4"}, spec={"nodeName": None}) is None
 
 
+def test_a_limit_that_stands_alone_is_asked_for() -> None:
+    """The API server copies it; a list from elsewhere may not have passed there."""
+    containers = [{"resources": {"requests": {"memory": "1Gi"}, "limits": {"cpu": "2500m", "memory": "2Gi"}}}]
+    init = [{"restartPolicy": "Always", "resources": {"limits": {"cpu": "500m"}}}]
+    found = read(spec={"containers": containers, "initContainers": init})
+    assert found is not None
+    assert found.request == {"cpu": 3_000, "memory": GIB}
+
+
 def test_a_pod_that_is_being_deleted_holds_what_it_asked_for() -> None:
     found = read({"cpu": "4"}, deletionTimestamp=STARTED)
     assert found is not None

@@ -50,7 +50,7 @@ class _Form:
         return "nodeConfigs" if self.flat else "nodeStrategies"
 
 
-_POLICY = strategies.Checks(policy.RANGES, policy.CHOICES, policy.ORDERED)
+_POLICY = strategies.Checks(policy.RANGES, policy.CHOICES, policy.ORDERED, policy.QUANTITIES)
 _FORMS: Mapping[Key, _Form] = {
     "colocation-config": _Form(
         colocation.ColocationStrategy,

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.units import quantity
 from cotenant.units.malformed import MALFORMED
 
 Json = Any
@@ -17,11 +18,14 @@ Json = Any
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checks:
-    """What values may be, by field name: least and greatest, words, and pairs of which the first must be smaller."""
+    """What values may be, by field name: least and greatest, words, pairs of which the first must be smaller, and which
+    texts must be quantities.
+    """
 
     ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ordered: tuple[tuple[str, str], ...] = ()
+    quantities: frozenset[str] = frozenset()
 
 
 def known(value: Json, kind: Any, unknown: list[str], place: str = "") -> Json:
@@ -79,6 +83,8 @@ def _out_of_bounds(value: Json, checks: Checks, place: str) -> Iterator[str]:
                 yield f"{spot} is {_short(number)}: not within {_number(low)}..{_number(high)}"
         if words is not None and isinstance(inner, str) and inner and inner not in words:
             yield f"{where} is {_short(inner)}: not one of {', '.join(words)}"
+        if key in checks.quantities and isinstance(inner, str) and not quantity.is_quantity(inner):
+            yield f"{where} is {_short(inner)}: not a quantity, for example 10G"
         yield from _out_of_bounds(inner, checks, where)
     for lower, upper in checks.ordered:
         if isinstance(value.get(lower), int) and isinstance(value.get(upper), int) and value[lower] >= value[upper]:

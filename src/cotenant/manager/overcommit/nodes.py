@@ -77,7 +77,8 @@ def decode(value: NodeObject) -> NodeFacts:
         )
         if read.capacity_millicores is None or read.capacity_memory_bytes is None:
             raise BadNode(f"{place}: no capacity of cpu and memory yet")
-        kept = max(read.capacity_memory_bytes - (read.allocatable_memory_bytes or read.capacity_memory_bytes), 0)
+        offers_bytes = read.allocatable_memory_bytes
+        kept = 0 if offers_bytes is None else max(read.capacity_memory_bytes - offers_bytes, 0)
         return NodeFacts(
             name=metadata.name,
             uid=metadata.uid,
@@ -133,5 +134,6 @@ def _third_party(annotations: Mapping[str, str], place: str) -> dict[str, int]:
     for allocation in said.allocations or ():
         for name, amount in (allocation.resources or {}).items():
             if name in names.PUBLISHED:
-                sums[name] = sums.get(name, 0) + quantity.whole(amount)
+                # Less than nothing was never given out: it would be promised on top of what is there.
+                sums[name] = sums.get(name, 0) + max(quantity.whole(amount), 0)
     return sums

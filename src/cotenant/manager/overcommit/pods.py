@@ -27,6 +27,7 @@ _NO_REQUEST: Mapping[names.Resource, int] = {"cpu": 0, "memory": 0}
 
 class _Resources(msgspec.Struct, frozen=True, gc=False):
     requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
 
 
 class _Container(msgspec.Struct, frozen=True, rename="camel"):
@@ -157,20 +158,27 @@ def requests_of(spec: _Spec) -> dict[str, decimal.Decimal]:
     running: dict[str, decimal.Decimal] = {}
     most: dict[str, decimal.Decimal] = {}
     for container in spec.init_containers or ():
-        asked = _exact(container.resources)
+        asked = _asked(container.resources)
         if container.restart_policy == "Always":
             running = _sum(running, asked)
         else:
             most = _most(most, _sum(running, asked))
     for container in spec.containers or ():
-        running = _sum(running, _exact(container.resources))
-    total = _most(most, running) | _exact(spec.resources)
-    return _sum(total, _exact(_Resources(spec.overhead)))
+        running = _sum(running, _asked(container.resources))
+    of_pod = spec.resources.requests if spec.resources is not None else None
+    total = _most(most, running) | _exact(of_pod or {})
+    return _sum(total, _exact(spec.overhead or {}))
 
 
-def _exact(resources: _Resources | None) -> dict[str, decimal.Decimal]:
-    requests = (resources.requests if resources is not None else None) or {}
-    return {name: quantity.parse(amount) for name, amount in requests.items()}
+def _asked(resources: _Resources | None) -> dict[str, decimal.Decimal]:
+    """Return what a container asks for; a limit that stands alone is the request, as the API server has it."""
+    if resources is None:
+        return {}
+    return _exact({**(resources.limits or {}), **(resources.requests or {})})
+
+
+def _exact(amounts: Mapping[str, str | int | float]) -> dict[str, decimal.Decimal]:
+    return {name: quantity.parse(amount) for name, amount in amounts.items()}
 
 
 def _sum(one: Amounts, other: Amounts) -> dict[str, decimal.Decimal]:
