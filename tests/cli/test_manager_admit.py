@@ -76,6 +76,32 @@ def test_quotas_count(files: list[str], tmp_path: pathlib.Path, capsys: pytest.C
     assert "ResourceQuota render/q counts limits.cpu" in refused
 
 
+@pytest.mark.parametrize(
+    ("labels", "name", "refusal"),
+    [
+        ("BE", "koord-prod", "BE does not go with koord-prod (priority 9000)"),
+        ("LS", "koord-batch", "LS does not go with koord-batch (priority 5000)"),
+        ("BE", "nobody-knows", "there is no PriorityClass nobody-knows"),
+        ("LS", "", "LS does not go with koord-free (priority 3500)"),  # the default class of the files
+        ("SYSTEM", "system-node-critical", None),
+    ],
+)
+def test_a_pod_has_the_priority_of_the_class_that_it_names(
+    labels: str, name: str, refusal: str | None, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = yaml.safe_load(POD.replace("NAMESPACE", "shop").replace("LABELS", f"koordinator.sh/qosClass: {labels}"))
+    pod["spec"] |= {"priorityClassName": name} if name else {}
+    default = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "rest"}}
+    default |= {"value": 3500, "globalDefault": True}
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all([pod, default]))
+    assert app.run(["manager", "admit", str(tmp_path / "objects.yaml"), "--json"]) == (1 if refusal else 0)
+    (found,) = json.loads(capsys.readouterr().out)
+    if refusal is None:
+        assert found["pod"]["spec"]["priority"] == 2_000_001_000
+    else:
+        assert refusal in found["refused"][0]
+
+
 def test_what_is_no_object_is_named(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.yaml").write_text("kind: Namespace\nmetadata: 5\n")
     assert app.run(["manager", "admit", str(tmp_path / "x.yaml")]) == 2

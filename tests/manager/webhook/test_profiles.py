@@ -26,6 +26,7 @@ from cotenant.manager.webhook import profiles
         ({"annotationKeysMapping": {"a": "/"}}, "spec.annotationKeysMapping"),
         ({"labelSuffixes": {"a": "-"}}, "spec.labelSuffixes"),
         ({"koordinatorPriority": 2**31}, "spec.koordinatorPriority"),
+        ({"koordinatorPriority": -1}, "spec.koordinatorPriority"),
         ({"priorityClassName": "Not A Name"}, "spec.priorityClassName"),
         ({"schedulerName": "a/b"}, "spec.schedulerName"),
         ({"patch": {"status": {}}}, "spec.patch.status"),

@@ -10,7 +10,7 @@ import msgspec
 from cotenant.api.errors import BadRequest
 from cotenant.api.koordinator import slo_config
 from cotenant.api.koordinator.profile import Profile
-from cotenant.manager.webhook import mutation, node_status, patching, profiles, review, validation
+from cotenant.manager.webhook import mutation, node_status, patching, profiles, review, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.patching import Operation
@@ -69,10 +69,10 @@ class Answering:
     async def mutate_pod(self, request: Request) -> Answer:
         """Apply the profiles.
 
-        :raises BadRequest: if the object is not a pod.
+        :raises BadRequest: if the object is not of a pod's shape.
         :raises Unprepared: if not enough is known to do so.
         """
-        pod = _object(request)
+        pod = _object(request, shapes.Pod)
         around = await self._cluster.around(request.namespace)
         arrival = mutation.Arrival(
             pod=pod,
@@ -89,21 +89,21 @@ class Answering:
     async def mutate_node_status(self, request: Request) -> Answer:
         """Amplify what a node can allocate.
 
-        :raises BadRequest: if there is no object.
+        :raises BadRequest: if the object is of another shape.
         """
-        node = _object(request)
-        before = request.old_object if isinstance(request.old_object, dict) else None
+        node = _object(request, shapes.Node)
+        before = _before(request, shapes.Node)
         operations = patching.difference(node, node_status.amplified(node, before))
         return Answer(request=request, operations=tuple(operations))
 
     async def validate_pod(self, request: Request) -> Answer:
         """Check a pod's class, priority and resources.
 
-        :raises BadRequest: if the object is not a pod.
+        :raises BadRequest: if the object is not of a pod's shape.
         """
-        pod = _object(request)
-        before = request.old_object if request.operation == "UPDATE" else None
-        reasons = validation.problems(pod, before if isinstance(before, dict) else None)
+        pod = _object(request, shapes.Pod)
+        before = _before(request, shapes.Pod) if request.operation == "UPDATE" else None
+        reasons = validation.problems(pod, before)
         warnings = validation.warnings(pod) if request.operation == "CREATE" else []
         return Answer(request=request, reasons=tuple(reasons), warnings=tuple(warnings))
 
@@ -133,14 +133,14 @@ class Answering:
     async def validate_configuration(self, request: Request) -> Answer:
         """Check ``slo-controller-config`` as far as it changes; other ConfigMaps are let through.
 
-        :raises BadRequest: if there is no object.
+        :raises BadRequest: if the object is of another shape.
         """
-        config = _object(request)
+        config = _object(request, shapes.ConfigMap)
         name = request.name or (config.get("metadata") or {}).get("name")  # not every server names what is made
         if f"{request.namespace}/{name}" != self._configuration:
             return Answer(request=request)
         data = config.get("data") or {}
-        before = (request.old_object.get("data") or {}) if isinstance(request.old_object, dict) else {}
+        before = (_before(request, shapes.ConfigMap) or {}).get("data") or {}
         reasons, warnings = [], []
         for key in slo_config.KEYS:
             if key not in data or data[key] == before.get(key):
@@ -165,7 +165,13 @@ def _overlaps(key: str, section: slo_config.Section) -> list[str]:
     ]
 
 
-def _object(request: Request) -> dict[str, Any]:
+def _object(request: Request, shape: type[msgspec.Struct] | None = None) -> dict[str, Any]:
+    """Return the object, of this shape if one is given."""
     if not isinstance(request.object, dict):
         raise BadRequest(f"AdmissionReview: {request.operation} without an object")
-    return request.object
+    return request.object if shape is None else shapes.checked(request.object, shape, "object")
+
+
+def _before(request: Request, shape: type[msgspec.Struct]) -> dict[str, Any] | None:
+    """Return the object as it was, or None where the request does not say."""
+    return None if request.old_object is None else shapes.checked(request.old_object, shape, "oldObject")

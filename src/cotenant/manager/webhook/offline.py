@@ -1,7 +1,7 @@
 """What the webhook would make of pods, from files: to try a profile before it is in a cluster."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,8 +21,11 @@ _KINDS: dict[str, Any] = {
     "ResourceQuota": Quota,
     "LimitRange": LimitRange,
 }
-KOORDINATOR_CLASSES = {"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000}
-"""The classes that Koordinator installs; they count as there unless the files say otherwise."""
+KNOWN_CLASSES = {
+    "koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000,
+    "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000,
+}  # fmt: skip
+"""Koordinator's classes, and those that every cluster has; they count as there unless the files say otherwise."""
 
 
 class BadObjects(CotenantError):
@@ -75,7 +78,7 @@ def collected(values: Iterable[tuple[str, dict[str, Any]]]) -> Objects:
     found = Objects(
         classes={
             name: msgspec.convert({"metadata": {"name": name}, "value": value}, PriorityClass)
-            for name, value in KOORDINATOR_CLASSES.items()
+            for name, value in KNOWN_CLASSES.items()
         }
     )
     for place, value in values:
@@ -91,8 +94,9 @@ def judge(objects: Objects, strength: Strength) -> list[Verdict]:
 def _judge(objects: Objects, pod: dict[str, Any], strength: Strength) -> Verdict:
     metadata = pod.get("metadata") or {}
     namespace, name = metadata.get("namespace") or "default", metadata.get("name") or metadata.get("generateName") or ""
-    arrival = mutation.Arrival(pod=pod, identity=mutation.identity_of(pod, namespace, name))
     try:
+        prioritized = _prioritized(pod, objects.classes)
+        arrival = mutation.Arrival(pod=prioritized, identity=mutation.identity_of(pod, namespace, name))
         outcome = mutation.mutate(arrival, objects.ready, objects.around(namespace), strength)
     except Refused as error:
         return Verdict(namespace=namespace, name=name, refused=(str(error),))
@@ -105,6 +109,22 @@ def _judge(objects: Objects, pod: dict[str, Any], strength: Strength) -> Verdict
         warnings=tuple(validation.warnings(outcome.pod)),
         pod=None if refused else outcome.pod,
     )
+
+
+def _prioritized(pod: dict[str, Any], classes: Mapping[str, PriorityClass]) -> dict[str, Any]:
+    """Return the pod with the priority of its class, or of the default class: so the API server hands it over.
+
+    :raises Refused: if there is no class of that name, for which the API server turns it away.
+    """
+    spec = pod.get("spec") or {}
+    default = next((one for one in classes.values() if one.global_default), None)
+    name = spec.get("priorityClassName") or (default.metadata.name if default is not None else "")
+    if not name or spec.get("priority") is not None:
+        return pod
+    found = classes.get(name)
+    if found is None:
+        raise Refused(f"spec.priorityClassName: there is no PriorityClass {name}; create it, or add it to the files")
+    return {**pod, "spec": {**spec, "priorityClassName": name, "priority": found.value}}
 
 
 def _take(found: Objects, value: dict[str, Any], place: str) -> None:

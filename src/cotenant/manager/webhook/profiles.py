@@ -90,8 +90,11 @@ def _percent(probability: int | str | None, problems: list[str]) -> int:
 def _check_class(spec: ProfileSpec, problems: list[str]) -> None:
     if spec.qos_class and pods.qos_class(spec.qos_class) is None:
         problems.append(f"spec.qosClass: {spec.qos_class!r}: give LSE, LSR, LS, BE or SYSTEM")
-    if spec.koordinator_priority is not None and not -(2**31) <= spec.koordinator_priority < 2**31:
-        problems.append(f"spec.koordinatorPriority: {spec.koordinator_priority}: must fit into 32 bits")
+    if spec.koordinator_priority is not None and not 0 <= spec.koordinator_priority < 2**31:
+        problems.append(
+            f"spec.koordinatorPriority: {spec.koordinator_priority}: must be from 0 to {2**31 - 1}:"
+            " it becomes the value of a label, which cannot start with a sign"
+        )
     for place, name in (("priorityClassName", spec.priority_class_name), ("schedulerName", spec.scheduler_name)):
         if name and (selector.name_problem(name.replace(".", "-")) or name != name.lower() or "/" in name):
             problems.append(f"spec.{place}: {name[:80]!r}: not the name of an object")

@@ -17,6 +17,8 @@ class PriorityClass(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     preemption_policy: str | None = None
+    global_default: bool = False
+    """It is given to pods that name none."""
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):

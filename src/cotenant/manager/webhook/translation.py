@@ -27,7 +27,7 @@ _SPECIFIED = (*pods.BATCH_CPU, *pods.BATCH_MEMORY, *pods.MID_CPU, *pods.MID_MEMO
 def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every container that takes resources, with its place: init containers, sidecars, ordinary ones."""
     for kind in ("initContainers", "containers"):
-        for index, container in enumerate(pod.get("spec", {}).get(kind) or ()):
+        for index, container in enumerate((pod.get("spec") or {}).get(kind) or ()):
             yield f"spec.{kind}[{index}]", container
 
 
