@@ -9,19 +9,8 @@ import pytest
 
 from cotenant.cli import app
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: away
-contexts: [{name: away, context: {cluster: away, user: nobody}}]
-clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: nobody, user: {}}]
-"""
 
-
-def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(tmp_path: pathlib.Path) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
+def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(kubeconfig: pathlib.Path) -> None:
     command = [sys.executable, "-m", "cotenant", "manager", "--kubeconfig", str(kubeconfig)]
     with subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True

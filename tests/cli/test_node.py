@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
+import urllib.request
 from typing import Any
 
 import pytest
@@ -86,3 +88,30 @@ def test_in_a_process_of_its_own_a_failure_is_one_line_too() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "cotenant: kubelet address 'ftp://x': write https://HOST:10250\n"
+
+
+def test_it_answers_while_everybody_is_away_and_ends_on_sigterm(
+    kubeconfig: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        *(sys.executable, "-m", "cotenant", "node", "--node=n1", f"--kubeconfig={kubeconfig}", f"--metrics={metrics}"),
+        *("--kubelet=http://127.0.0.1:1", "--analyzer=127.0.0.1:1", f"--state={tmp_path}", "--evict"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "node n1, mode observe" in process.stdout.readline()
+            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+            assert 'cotenant_node_mode{mode="observe"} 1.0' in text
+            assert 'cotenant_node_evictions_total{result="accepted"} 0.0' in text
+        finally:
+            process.terminate()
+            try:
+                status = process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    assert status == 0

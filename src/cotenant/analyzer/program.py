@@ -87,7 +87,7 @@ async def run(settings: Settings, started: Started, clock: Clock | None = None) 
     """Analyze until told to end; ``started`` gets the address once nodes can connect."""
     clock = clock or SystemClock()
     credentials = credentials_of(settings)
-    kept = mounted.Mounted(settings.templates, templates.over_bundled) if settings.templates is not None else None
+    kept = mounted.optional(settings.templates, templates.over_bundled)
     fleet = Fleet(Rulebook(settings.rules, kept.value if kept is not None else None), clock)
     into = _into_cluster if settings.reports_out is None else _into_file
 

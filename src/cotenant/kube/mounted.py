@@ -66,3 +66,11 @@ class Mounted(Generic[Value]):
             raise UnreadableFile(f"{self._path}: {error.strerror}; give a file that can be read") from None
         except UnicodeDecodeError:
             raise UnreadableFile(f"{self._path}: not UTF-8 text") from None
+
+
+def optional(path: pathlib.Path | None, parse: Callable[[str, str], Value]) -> Mounted[Value] | None:
+    """Return what keeps up with a file; None where no file was named.
+
+    :raises CotenantError: if it cannot be read, or the parser refuses it.
+    """
+    return Mounted(path, parse) if path is not None else None

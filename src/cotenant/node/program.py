@@ -3,9 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
-import logging
 import pathlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import cotenant
@@ -34,10 +33,11 @@ from cotenant.node import (
     topology_writing,
 )
 from cotenant.node import kubelet as kubelets
-from cotenant.units.clock import SystemClock
+from cotenant.units.clock import Clock, SystemClock
 from cotenant.web import exporter
 
-_log = logging.getLogger(__name__)
+Loop = Coroutine[Any, Any, None]
+"""Runs until cancelled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,87 +89,147 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
 
 
 async def _work(settings: Settings, started: Callable[[str], None]) -> None:
-    root, clock = paths.Root(), SystemClock()
-    taking = sampler.open_sampler(
-        root, node=settings.name, period_s=settings.period_seconds, clock=clock, llc_probe=settings.llc_probe
-    )
-    source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
-    kept = policy.Policy(settings.name, settings.mode, follows_node=settings.follow_cluster)
-    last_resort = killing.Killing(runtime.Runtime(settings.runtime), clock) if settings.runtime is not None else None
-    evictions = evicting.Evicting(settings.name, clock, last_resort) if settings.evict else None
-    writer = executor.Executor(root, evict=evictions)
-    enforcer = enforcing.Enforcer(root, writer, interface=settings.interface, beside_others=settings.beside_others)
-    sender = _sender(settings) if settings.analyzer else None
-    beside = shadow.Shadow(clock) if settings.shadow else None
-    given = cpus.Assignments(
-        root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
-    )
-    working = agent.Agent(root, taking, source, kept, enforcer, sender, clock, beside, settings.state, given, evictions)
-    known = mounted.Mounted(settings.templates, templates.over_bundled) if settings.templates is not None else None
-    if known is not None:
-        working.hosting.take_templates(known.value)
-    host = paths.Root(settings.kata_root) if settings.kata_root is not None else None
-    parts = facts.Parts(root, working, source, kept, enforcer, clock, host)
-    telling = facts.Telling(parts, settings.interface, settings.beside_others)
-    plugin = None
-    if settings.nri is not None and beside is None:
-        decisions = starting.Starting(source, kept, enforcer)
-        plugin = nri.Plugin(settings.nri, decisions.started, decisions.adjust, decisions.resizing)
-    collector = metrics.AgentCollector(working, source, kept, sender, plugin)
-    if settings.koordlet_metrics:
-        working.aliases = aliases.Aliases(settings.name)
-    if settings.metrics:
-        collectors = [collector, *([working.aliases] if working.aliases else [])]
-        exporter.serve(collectors, settings.metrics, "--metrics", _unhealthy(working))
-    doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
-    started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
+    node = _Node(settings)
     try:
+        node.serve_metrics()
+        doing = "shadow of koordlet, nothing is written" if settings.shadow else f"mode {settings.mode}"
+        started(f"cotenant: node {settings.name}, {doing}; ctrl-C ends it and leaves limits in force")
         async with contextlib.AsyncExitStack() as opened:
-            config = load_configuration(settings.kubeconfig) if settings.follow_cluster else None
-            loops: list[Coroutine[Any, Any, None]] = [working.run()]
-            if known is not None:
-                loops.append(known.follow(working.hosting.take_templates))
-            if sender is not None:
-                loops.append(telling.run(sender.tell))
-            if plugin is not None:
-                loops.append(plugin.run())
-            if config is not None:
+            client = None
+            if settings.follow_cluster:
+                config = load_configuration(settings.kubeconfig)
                 client = await opened.enter_async_context(Client(config, "cotenant-node"))
-                loops += [informer.run() for informer in policy.informers(client, settings.name, kept)]
-                loops.append(_expiry(client, settings.name, kept, sender, clock).run())
-                yields = _yields(enforcer, beside)
-                reporter = reporting.Reporter(
-                    root, client, settings.name, lambda: working.present, kept, yields, clock, settings.state
-                )
-                writing = topology_writing.TopologyWriter(
-                    root, client, settings.name, lambda: working.seen, given, kept, yields, clock
-                )
-                collector.reporter, collector.topology = reporter, writing
-                working.listen(reporter.take)
-                if evictions is not None:
-                    loops.append(evictions.run(client))
-                loops += [reporter.informer().run(), reporter.run(), writing.informer().run(), writing.run()]
             async with asyncio.TaskGroup() as tasks:
-                for loop in loops:
+                for loop in (*node.loops(), *(node.loops_of_cluster(client) if client is not None else ())):
                     tasks.create_task(loop)
     finally:
-        taking.close()
+        node.close()
 
 
-def _unhealthy(working: agent.Agent) -> Callable[[], str | None]:
-    """Return what says why the agent is not well; None while it is."""
-    return lambda: None if working.sampling else "no sample for a minute"
+class _Node:
+    """The parts of the agent, put together."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._root = root = paths.Root()
+        self._clock = clock = SystemClock()
+        self._sampler = sampler.open_sampler(
+            root, node=settings.name, period_s=settings.period_seconds, clock=clock, llc_probe=settings.llc_probe
+        )
+        self._source = kubelets.PodSource(kubelets.Kubelet(settings.kubelet), clock)
+        self._policy = policy.Policy(settings.name, settings.mode, follows_node=settings.follow_cluster)
+        self._evicting = _evicting(settings, clock)
+        self._enforcer = enforcing.Enforcer(
+            root,
+            executor.Executor(root, evict=self._evicting),
+            interface=settings.interface,
+            beside_others=settings.beside_others,
+        )
+        self._sender = _sender(settings) if settings.analyzer else None
+        self._cpus = cpus.Assignments(
+            root, kubelets.Kubelet(settings.kubelet), clock, settings.kubelet_directory, settings.whole_cores
+        )
+        self._agent = agent.Agent(
+            root,
+            self._sampler,
+            self._source,
+            self._policy,
+            self._enforcer,
+            self._sender,
+            clock,
+            shadow=shadow.Shadow(clock) if settings.shadow else None,
+            state=settings.state,
+            cpus=self._cpus,
+            evicting=self._evicting,
+        )
+        if settings.koordlet_metrics:
+            self._agent.aliases = aliases.Aliases(settings.name)
+        self._templates = mounted.optional(settings.templates, templates.over_bundled)
+        if self._templates is not None:
+            self._agent.hosting.take_templates(self._templates.value)
+        self._plugin = self._nri_plugin()
+        self._collector = metrics.AgentCollector(self._agent, self._source, self._policy, self._sender, self._plugin)
+
+    def serve_metrics(self) -> None:
+        """Serve ``/metrics`` where the settings say.
+
+        :raises BadAddress: if that address cannot be listened on.
+        """
+        if not self._settings.metrics:
+            return
+        collectors = [self._collector, *([self._agent.aliases] if self._agent.aliases else [])]
+        exporter.serve(collectors, self._settings.metrics, "--metrics", self._unhealthy)
+
+    def loops(self) -> Iterator[Loop]:
+        """Yield what runs with and without an API server."""
+        yield self._agent.run()
+        if self._templates is not None:
+            yield self._templates.follow(self._agent.hosting.take_templates)
+        if self._sender is not None:
+            yield self._telling().run(self._sender.tell)
+        if self._plugin is not None:
+            yield self._plugin.run()
+
+    def loops_of_cluster(self, client: Client) -> Iterator[Loop]:
+        """Yield what follows an API server and writes to it."""
+        name, root, clock = self._settings.name, self._root, self._clock
+        for informer in policy.informers(client, name, self._policy):
+            yield informer.run()
+        yield expiry.Expiry(client, name, lambda: self._policy.object, self._streams, clock).run()
+        reporter = reporting.Reporter(
+            root, client, name, lambda: self._agent.present, self._policy, self._yields, clock, self._settings.state
+        )
+        topology = topology_writing.TopologyWriter(
+            root, client, name, lambda: self._agent.seen, self._cpus, self._policy, self._yields, clock
+        )
+        self._collector.reporter, self._collector.topology = reporter, topology
+        self._agent.listen(reporter.take)
+        for writer in (reporter, topology):
+            yield writer.informer().run()
+            yield writer.run()
+        if self._evicting is not None:
+            yield self._evicting.run(client)
+
+    def close(self) -> None:
+        """Close what is open in the kernel."""
+        self._sampler.close()
+
+    def _nri_plugin(self) -> nri.Plugin | None:
+        """Return what sets containers up before they start; in shadow there is none, for it writes."""
+        if self._settings.nri is None or self._settings.shadow:
+            return None
+        decisions = starting.Starting(self._source, self._policy, self._enforcer)
+        return nri.Plugin(self._settings.nri, decisions.started, decisions.adjust, decisions.resizing)
+
+    def _telling(self) -> facts.Telling:
+        kata_root = self._settings.kata_root
+        parts = facts.Parts(
+            self._root,
+            self._agent,
+            self._source,
+            self._policy,
+            self._enforcer,
+            self._clock,
+            paths.Root(kata_root) if kata_root is not None else None,
+        )
+        return facts.Telling(parts, self._settings.interface, self._settings.beside_others)
+
+    def _unhealthy(self) -> str | None:
+        return None if self._agent.sampling else "no sample for a minute"
+
+    def _streams(self) -> bool:
+        return self._sender is not None and self._sender.connected
+
+    def _yields(self) -> bool:
+        """Return whether this node's objects are another agent's to write: a koordlet that runs here too."""
+        return self._settings.shadow or bool(self._enforcer.conflict)
 
 
-def _yields(enforcer: enforcing.Enforcer, beside: shadow.Shadow | None) -> Callable[[], bool]:
-    """Return who says that this node's objects are another agent's to write: a koordlet that runs here too."""
-    return lambda: beside is not None or bool(enforcer.conflict)
-
-
-def _expiry(
-    client: Client, name: str, kept: policy.Policy, sender: sending.Sender | None, clock: SystemClock
-) -> expiry.Expiry:
-    return expiry.Expiry(client, name, lambda: kept.object, lambda: sender is not None and sender.connected, clock)
+def _evicting(settings: Settings, clock: Clock) -> evicting.Evicting | None:
+    if not settings.evict:
+        return None
+    last_resort = killing.Killing(runtime.Runtime(settings.runtime), clock) if settings.runtime is not None else None
+    return evicting.Evicting(settings.name, clock, last_resort)
 
 
 def _sender(settings: Settings) -> sending.Sender:

@@ -125,7 +125,7 @@ class WebhookServer:
         if not settings.listen:
             return
         context.readiness.wait_for(self.name, "starting")
-        known = mounted.Mounted(settings.templates, over_bundled) if settings.templates is not None else None
+        known = mounted.optional(settings.templates, over_bundled)
         source = Source(context.client)
         if known is not None:
             source.take_templates(known.value)
