@@ -7,7 +7,8 @@ import pytest
 from tests.kernel.tree import Tree
 
 from cotenant.cli import app
-from cotenant.kernel import executor
+from cotenant.cli.restore import _print
+from cotenant.kernel import executor, undo
 from cotenant.units.plan import PlanItem
 
 POD = "sys/fs/cgroup/cpu/kubepods/pod0a1b2c3d-0000-1111-2222-333344445555"
@@ -36,7 +37,28 @@ def test_everything_back_and_exit_3_where_it_cannot_be(
     out = " ".join(capsys.readouterr().out.split())
     assert "recreate the pod" in out
     assert "0a1b2c3d-0000-1111-2222-333344445555" in out
+    assert out.endswith("1 put back; 1 could not be, each with its reason and remedy above.")
     assert tree.read(f"{POD}/cpu.shares") == "1024\n"
+
+
+def test_groups_and_processes_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    group = "sys/fs/cgroup/cpu/cotenant-be/build"
+    _print(
+        undo.Restoration(
+            restored=[
+                undo.Restored(f"{group}/cgroup.procs", "4711", None),
+                undo.Restored(group, None, None),
+                undo.Restored(f"{group}/cpu.idle", "1", "0"),
+            ]
+        )
+    )
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:]]
+    said = [(path, " ".join(rest.split())) for path, rest in lines]
+    assert said == [
+        (group, "process 4711 where it was"),
+        (group, "made by cotenant removed"),
+        (f"{group}/cpu.idle", "1 0"),
+    ]
 
 
 def test_a_root_that_is_not_there(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """The executor on this machine's own v1 files: written, read back, restored; and after a death at each write."""
 
+import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -176,3 +178,64 @@ def test_the_kernel_refuses_what_is_out_of_order(groups: Groups) -> None:
     ]
     states = [outcome.state for outcome in executor.Executor(groups.root, sleep=lambda seconds: None).apply(items)]
     assert states == ["busy", "refused"]
+
+
+def members(groups: Groups, controller: str, below: str = "") -> set[str]:
+    return set((groups.top[controller] / below / "cgroup.procs").read_text().split())
+
+
+def making(groups: Groups) -> Iterator[PlanItem]:
+    """Yield what makes a group in two hierarchies."""
+    for controller in ("cpu", "cpuset"):
+        yield PlanItem(op="mkdir", path=groups.path(f"{controller}/made"), strategy="test", reason="a test")
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        yield PlanItem(op="write", path=groups.path(f"cpuset/made/{file}"), new="0", strategy="test", reason="a test")
+
+
+@pytest.mark.parametrize("parent_lives", [True, False])
+def test_restore_takes_children_out_of_a_group_that_we_made(groups: Groups, parent_lives: bool) -> None:
+    """A command's children are in its group by their parent; restore must not leave them behind in it."""
+    command = ("sh", "-c", "sleep 60 & echo $!; exec sleep 60")
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = parent.stdout.readline().strip()
+    try:
+        writer = executor.Executor(groups.root)
+        assert all(outcome.state == "written" for outcome in writer.apply(list(making(groups))))
+        before = {}
+        for controller in ("cpu", "cpuset"):
+            before[controller] = tasks.group_of(groups.root, str(parent.pid), groups.path(f"{controller}/made/x"))
+            path = groups.path(f"{controller}/made/cgroup.procs")
+            item = PlanItem(op="move_task", path=path, new=str(parent.pid), strategy="test", reason="a test")
+            assert [outcome.state for outcome in writer.apply([item])] == ["written"]
+            (groups.top[controller] / "made/cgroup.procs").write_text(child)  # as a fork would have it
+        if not parent_lives:
+            parent.kill()
+            parent.wait()
+        done = undo.restore(executor.Executor(groups.root))
+        assert done.failed == []
+        for controller in ("cpu", "cpuset"):
+            assert not (groups.top[controller] / "made").exists()
+            assert tasks.group_of(groups.root, child, groups.path(f"{controller}/x")) == before[controller]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+
+
+def test_who_is_in_a_group_that_stays_is_named(groups: Groups) -> None:
+    """One that others put a process into, which was never ours to move."""
+    writer = executor.Executor(groups.root)
+    path = groups.path("cpu/made")
+    writer.apply([PlanItem(op="mkdir", path=path, strategy="test", reason="a test")])
+    process = subprocess.Popen(["sleep", "60"])
+    procs = groups.top["cpu"] / "made/cgroup.procs"
+    try:
+        procs.write_text(str(process.pid))
+        (left,) = undo.restore(executor.Executor(groups.root)).failed
+        assert left.reason == f"processes are in it: {process.pid}"
+    finally:
+        process.kill()
+        process.wait()
+        procs.parent.rmdir()

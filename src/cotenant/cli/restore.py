@@ -1,5 +1,6 @@
 """``cotenant restore``: everything back as it was before cotenant wrote."""
 
+import os
 import pathlib
 from typing import Annotated
 
@@ -44,10 +45,20 @@ def left_of(result: undo.Restoration) -> list[undo.Left]:
 
 
 def _print(result: undo.Restoration) -> None:
-    rows = [(entry.path, entry.found or "-", entry.original or "-") for entry in result.restored]
+    rows = [_row(entry) for entry in result.restored]
     printing.print_table(("restored", "was", "is"), rows, "Nothing to restore.")
     left = [(entry.path, entry.found or "-", entry.reason, entry.remedy) for entry in left_of(result)]
     if left:
         printing.print_table(("left as it is", "holds", "because", "remedy"), left, "")
     if result.pods_to_recreate:
         printing.print_table(("pod to recreate (uid)",), [(uid,) for uid in result.pods_to_recreate], "")
+    if left:
+        typer.echo(f"\n{len(rows)} put back; {len(left)} could not be, each with its reason and remedy above.")
+
+
+def _row(entry: undo.Restored) -> tuple[str, str, str]:
+    if entry.path.endswith("/cgroup.procs") and entry.found and entry.original is None:
+        return os.path.dirname(entry.path), f"process {entry.found}", "where it was"
+    if entry.found is None and entry.original is None:
+        return entry.path, "made by cotenant", "removed"
+    return entry.path, entry.found or "-", entry.original or "-"

@@ -5,6 +5,7 @@ forgotten); a newer value of the kubelet, the runtime or systemd in a file that 
 kernel does not take back (openEuler's -1). Any other file that we wrote gets its old content, whoever wrote since.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -23,9 +24,10 @@ OWNED_ELSEWHERE = frozenset(
 )  # fmt: skip
 """What the kubelet, the runtime and systemd set in groups of theirs, at a resize or on reload. A value that they have
 put there since is newer than the one that the journal keeps."""
+NAMED_TASKS = 5
 _NOT_OURS = "the tasks of another root are not this machine's"
 _FORK_ROUNDS = 5
-"""How often processes are looked for that inherited a cookie while those of the last look lost theirs."""
+"""How often processes are looked for that were forked while those of the last look lost their cookie or group."""
 _POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
 
 
@@ -124,6 +126,10 @@ def _stripped(text: str | None) -> str | None:
 
 
 def _undo(writer: executor.Executor, entries: list[journal.Entry], result: Restoration) -> None:
+    # Tasks leave first: a group that we made takes no CPU set back, and cannot be removed, while they are in it.
+    for entry in entries:
+        if entry.line.op == "move_task":
+            _undo_other(writer, entry, result)
     files = [entry for entry in entries if entry.line.op == "write"]
     files = [entry for entry in files if _may_be_written(writer, entry, result)]
     found = {entry.path: _stripped(writer.channel.peek(entry.path)) for entry in files}
@@ -133,7 +139,7 @@ def _undo(writer: executor.Executor, entries: list[journal.Entry], result: Resto
     for entry in files:
         _finish(writer, entry, found[entry.path], result)
     for entry in entries:
-        if entry.line.op in _UNDO:
+        if entry.line.op == "set_policy":
             _undo_other(writer, entry, result)
         elif entry.line.op == "core_cookie":
             _end_cookie(writer, entry, result)
@@ -291,17 +297,31 @@ def _finish(writer: executor.Executor, entry: journal.Entry, found: str | None, 
 
 
 def _move_back(writer: executor.Executor, entry: journal.Entry) -> None:
+    """Move the task to where it came from; out of a group that we made, everybody: children came in with a parent."""
     line = entry.line
-    name = os.path.basename(line.path)
+    group, name = os.path.split(line.path)
     with writer.channel.parent(line.path) as directory:
         if directory.is_plain(name):
             directory.write(name, line.old or "")
             return
-        if line.started != tasks.start_time(writer.root, line.task) or line.task not in directory.read(name).split():
-            return  # ended, or moved on by somebody else
-    if line.old is not None:
-        with writer.channel.directory(line.old) as group:
-            group.write(name, f"{line.task}\n")
+        if line.old is None:
+            return
+        everybody = _is_made_by_us(writer, group)
+        with writer.channel.directory(line.old) as origin:
+            for _ in range(_FORK_ROUNDS if everybody else 1):
+                members = directory.read(name).split()
+                if not everybody:
+                    same = line.started == tasks.start_time(writer.root, line.task)
+                    members = [line.task] if same and line.task in members else []
+                for task in members:
+                    with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                        origin.write(name, f"{task}\n")
+                if not members:
+                    return
+
+
+def _is_made_by_us(writer: executor.Executor, path: str) -> bool:
+    return any(entry.line.op == "mkdir" and entry.path == path for entry in writer.journal.of_this_boot())
 
 
 def _policy_back(writer: executor.Executor, entry: journal.Entry) -> None:
@@ -376,4 +396,14 @@ def _remove(writer: executor.Executor, entry: journal.Entry, result: Restoration
     if outcome.state in ("written", "same"):
         result.restored.append(Restored(entry.path, None, None))
     else:
-        result.failed.append(_left(writer, entry, outcome.detail, "end the tasks in it and run restore again"))
+        reason = _who_is_in(writer, entry.path) or outcome.detail
+        result.failed.append(_left(writer, entry, reason, "end the tasks in it and run restore again"))
+
+
+def _who_is_in(writer: executor.Executor, path: str) -> str:
+    """Return which processes are in a group, or an empty text where there is none or that cannot be read."""
+    found = (writer.channel.peek(f"{path}/cgroup.procs") or "").split()
+    if not found:
+        return ""
+    more = f" and {len(found) - NAMED_TASKS} more" if len(found) > NAMED_TASKS else ""
+    return f"processes are in it: {', '.join(found[:NAMED_TASKS])}{more}"
