@@ -18,6 +18,7 @@ from starlette.routing import Route
 from tests.kube import patching
 
 from cotenant.kube.client import Client
+from cotenant.web.serving import bind, url_of
 
 
 def status(code: int, reason: str, message: str = "", cause: str | None = None) -> dict[str, Any]:
@@ -34,6 +35,8 @@ class ApiServer:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.bodies: list[Any] = []
         self.failures: list[tuple[str, Response]] = []
+        self.changes: list[tuple[int, str, dict[str, Any]]] = []
+        """What has changed: at which version, in which list, and the event of it."""
         self.watchers: list[asyncio.Queue[dict[str, Any] | None]] = []
         self.users: dict[str, dict[str, Any]] = {}
         """Users by their token; any other token is not valid."""
@@ -56,14 +59,18 @@ class ApiServer:
         kind = "MODIFIED" if name in objects else "ADDED"
         metadata = {**fields.pop("metadata", {}), "name": name, "resourceVersion": str(self.version)}
         objects[name] = {**fields, "metadata": metadata}
-        self.tell({"type": kind, "object": objects[name]}, listed_at)
+        self._changed({"type": kind, "object": objects[name]}, listed_at)
         return objects[name]
 
     def remove(self, listed_at: str, name: str) -> None:
         self.version += 1
         gone = self.objects[listed_at].pop(name)
         gone["metadata"]["resourceVersion"] = str(self.version)
-        self.tell({"type": "DELETED", "object": gone}, listed_at)
+        self._changed({"type": "DELETED", "object": gone}, listed_at)
+
+    def _changed(self, event: dict[str, Any], listed_at: str) -> None:
+        self.changes.append((self.version, listed_at, event))
+        self.tell(event, listed_at)
 
     def tell(self, event: dict[str, Any] | None, listed_at: str | None = None) -> None:
         """Send an event to every watch (of one list, where given); None ends them."""
@@ -84,7 +91,8 @@ class ApiServer:
                 del self.failures[position]
                 return answer
         if query.get("watch") == "true":
-            return StreamingResponse(self.stream(path), media_type="application/json")
+            since = int(query.get("resourceVersion") or self.version)
+            return StreamingResponse(self.stream(path, since), media_type="application/json")
         if path.endswith("/tokenreviews"):
             user = self.users.get(body["spec"]["token"])
             return JSONResponse({"status": {"authenticated": user is not None, "user": user or {}}}, 201)
@@ -164,8 +172,12 @@ class ApiServer:
         metadata = {"resourceVersion": str(self.version), "continue": more}
         return {"kind": "List", "metadata": metadata, "items": items[start:end]}
 
-    async def stream(self, path: str) -> AsyncIterator[bytes]:
+    async def stream(self, path: str, since: int) -> AsyncIterator[bytes]:
+        """Yield what changes in a list after a version: what has changed by now first, as the real one does."""
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        for version, listed_at, event in self.changes:
+            if version > since and listed_at == path:
+                queue.put_nowait(event)
         self.watching[id(queue)] = path
         self.watchers.append(queue)
         self.watched.set()
@@ -204,11 +216,11 @@ class _Server(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def served(application: Any) -> AsyncIterator[str]:
     """Serve an ASGI application on loopback; yields its URL."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bind("127.0.0.1:0")
     server = _Server(uvicorn.Config(application, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield url_of(listener)
     finally:
         server.told_to_end.set()
         await serving

@@ -3,6 +3,7 @@ import pathlib
 import stat
 
 import pytest
+from tests.web.connecting import without_delay
 
 from cotenant.local import errors, listening
 
@@ -30,6 +31,11 @@ def test_a_port_in_use_is_one_clear_line() -> None:
         assert listening.url(first) == f"http://127.0.0.1:{port}/"
         with pytest.raises(errors.PortInUse, match=rf"port {port} on 127.0.0.1 is in use.*--port"):
             listening.bind("127.0.0.1", port)
+
+
+async def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+    with listening.bind("127.0.0.1", 0) as bound:
+        assert await without_delay(bound)
 
 
 def test_an_address_of_another_machine() -> None:

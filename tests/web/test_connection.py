@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +10,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from cotenant.web.connection import BoundedConnection
+from cotenant.web.serving import bind
 
 WHOLE = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
 BIG = b"x" * (16 << 20)
@@ -35,7 +35,7 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture
 async def address() -> AsyncIterator[tuple[str, int]]:
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = bind("127.0.0.1:0")
     config = uvicorn.Config(_application, http=Quick, ws="none", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]

@@ -1,6 +1,7 @@
 import socket
 
 import pytest
+from tests.web.connecting import without_delay
 
 from cotenant.units import address
 from cotenant.web import serving
@@ -16,3 +17,8 @@ def test_a_port_in_use_is_named() -> None:
 def test_the_url_of_what_was_bound() -> None:
     with serving.bind("127.0.0.1:0") as listener:
         assert serving.url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head() -> None:
+    with serving.bind("127.0.0.1:0") as listener:
+        assert await without_delay(listener)
