@@ -36,12 +36,16 @@ fmt: venv ## format and fix what can be fixed
 generate: venv ## write the generated pages, schemas and tables
 	@$(BIN)/python tools/generate.py
 
-test-fast: venv ## unit tests only (a minute on two cores)
+# Tests start hundreds of processes, and each would compile cotenant anew where bytecode is not kept.
+test test-fast test-all: export PYTHONDONTWRITEBYTECODE :=
+
+test-fast: venv ## unit tests only (half a minute on two cores)
 	@$(BIN)/pytest -q -n auto -m "not real and not browser and not slow and not vm and not cluster"
 
 test: venv ## every test that needs no long build
 	@tools/packages.sh $(TEST_PACKAGES)
-	@$(BIN)/pytest -q -m "not vm and not cluster"
+	@$(BIN)/pytest -q -n auto -m "not real and not browser and not vm and not cluster"
+	@$(BIN)/pytest -q -m "(real or browser) and not vm and not cluster"
 
 test-all: test ## all tests: those of `make test`, then virtual machines and a cluster
 	@tools/packages.sh $(VM_PACKAGES) $(CLUSTER_PACKAGES)
