@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from cotenant.kernel import enforcing, executor, paths
+from cotenant.kernel import enforcing, executor, paths, rewriter
 from cotenant.kernel.sampler import Sampler
 from cotenant.model.evaluation import Detection, Evaluation, Suspect, Victim
 from cotenant.model.pod import QOS_LABEL, Container, Pod
@@ -348,3 +348,29 @@ def test_a_quota_burst_ends_when_its_time_is_used_up(root: paths.Root, period: i
     agent.newest = Sample(node="n1", time="t", cpu=Cpu(online=1, used_ratio=0.1))
     agent.enforce_once()
     assert (container.read_text().strip(), pod.read_text().strip()) == (quota, quota)
+
+
+SUPPRESSING = {"enable": True, "cpuSuppressPolicy": "cfsQuota"}
+
+
+def test_who_keeps_lifting_the_directorys_quota_finds_each_pod_held(root: paths.Root) -> None:
+    offline = root.directory / "sys/fs/cgroup/cpu/kubepods/besteffort"
+    for group in (offline, offline / "podu1"):
+        (group / "cpu.cfs_quota_us").write_text("-1\n")
+    (root.directory / "proc/stat").write_text("cpu 1 1 1 1\n" + "".join(f"cpu{n} 1 1 1 1\n" for n in range(8)))
+    kept = Policy("n1", "enforce")
+    kept.take_slo({"kind": "NodeSLO", "spec": {"resourceUsedThresholdWithBE": SUPPRESSING}})
+    agent = make(root, kept)
+    agent.newest = Sample(node="n1", time="t", cpu=Cpu(online=8, used_ratio=0.4), cgroups=[])
+    directory, pod = (group / "cpu.cfs_quota_us" for group in (offline, offline / "podu1"))
+    agent.enforce_once()
+    assert (directory.read_text().strip(), pod.read_text().strip()) == ("200000", "-1")
+    for _ in range(rewriter.CONTESTED_REWRITES):
+        directory.write_text("-1\n")
+        agent.enforce_once()
+    (contest,) = agent.status.contests
+    assert (contest.found, contest.answer) == ("-1", "each group has a quota of its own instead")
+    assert agent.status.left_to_others == {"directory quota"}
+    directory.write_text("-1\n")
+    agent.enforce_once()
+    assert (directory.read_text().strip(), pod.read_text().strip()) == ("-1", "200000")

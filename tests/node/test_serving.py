@@ -9,6 +9,7 @@ import pytest
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
+from cotenant.model.enforcement import Contest
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.sample import Cgroup, Psi, Sample
 from cotenant.node import metrics
@@ -77,6 +78,19 @@ def test_metrics_are_there_whatever_the_health(port: int, clock: ManualClock) ->
     found = names(text)
     assert "cotenant_node_mode" in found
     assert "process_cpu_seconds" in found
+
+
+def test_where_suppression_leaves_files_to_others_is_told(port: int, agent: Agent) -> None:
+    agent.status.contests = (Contest(path="cpu/kubepods/besteffort/cpu.max", rewrites=5, found="max", answer="a"),)
+    agent.status.left_to_others = frozenset({"directory quota"})
+    text = get(port, "/metrics")[1]
+    assert "cotenant_files_contested 1.0\n" in text
+    series = {line for line in text.splitlines() if line.startswith("cotenant_node_left_to_others{")}
+    assert series == {
+        'cotenant_node_left_to_others{place="directory quota"} 1.0',
+        'cotenant_node_left_to_others{place="group quotas"} 0.0',
+        'cotenant_node_left_to_others{place="CPU sets"} 0.0',
+    }
 
 
 def test_what_is_not_known_yet_has_no_series_and_a_sample_has(port: int, agent: Agent, clock: ManualClock) -> None:

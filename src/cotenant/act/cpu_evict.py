@@ -33,10 +33,12 @@ def real_limit(snapshot: Snapshot) -> float:
     groups += [child.path for group in cgroup.offline_groups(snapshot) for child in group.containers]
     widths = [len(cpus) for path in groups if (cpus := cgroup.cpus(snapshot, path)) is not None]
     limit = min([len(snapshot.topology.cpus), *widths]) * 1000
-    quota = cgroup.quota(snapshot, directory) if directory else None
-    if directory and quota is not None and quota.value:
-        limit = min(limit, quota.value * 1000 // cgroup.period_usec(snapshot, directory))
-    return limit
+    holding = [directory] if directory else []
+    if "directory quota" in snapshot.left_to_others:
+        holding = [group.path for group in cgroup.offline_groups(snapshot) if group.qos == "BestEffort"]
+    quotas = [(cgroup.quota(snapshot, path), cgroup.period_usec(snapshot, path)) for path in holding]
+    held = [quota.value * 1000 // period for quota, period in quotas if quota is not None and quota.value]
+    return min(limit, sum(held)) if held and len(held) == len(holding) else limit
 
 
 @strategy(

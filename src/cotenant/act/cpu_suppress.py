@@ -97,7 +97,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     Every pod that is offline is held, wherever its cgroup is. CPUs that are reserved, pinned or exclusive are never
     given to offline work. The policy that is not in use is put back to "no limit". Under the kubelet's static CPU
-    policy only containers are narrowed, so that new ones can start.
+    policy only containers are narrowed, so that new ones can start. Where somebody else keeps writing over the quota of
+    the directory, each group has its own; where they write over those, or over CPU sets, it is by the other policy.
     """
     snapshot = draft.snapshot
     if not slo.threshold.enable:
@@ -111,6 +112,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         return
     if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
         _by_quota(draft, target)
+        _release_inside(draft, "the quota of all offline work holds it")
         _widen_cpus(draft, "suppression is by quota")
     else:
         _by_cpus(draft, target)
@@ -149,7 +151,7 @@ def in_force(
     if not slo.threshold.enable:
         return None
     wanted = {target.path: target.value for target in targets if target.strategy == "cpu_suppress"}
-    directory = snapshot.qos_paths.get("BestEffort")
+    directory = _directory(snapshot)
     apart = [group.path for group in _apart(snapshot)]
     if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
         shares = []
@@ -237,6 +239,8 @@ def _is_held(group: PodGroup) -> bool:
 
 def _widen_cpus(draft: Draft, reason: str) -> None:
     snapshot = draft.snapshot
+    if "CPU sets" in snapshot.left_to_others:
+        return
     available = cpu_pool.offline_pool(snapshot)
     for group, _ in _groups(snapshot):
         path = cgroup.cpuset_path(snapshot, group)
@@ -249,6 +253,8 @@ def _widen_cpus(draft: Draft, reason: str) -> None:
 
 def _release_cpus(draft: Draft, reason: str) -> None:
     snapshot = draft.snapshot
+    if "CPU sets" in snapshot.left_to_others:
+        return
     available = cpu_pool.offline_pool(snapshot)
     for group, _ in _groups(snapshot):
         cgroup.release_cpus(draft, group, available, reason)
@@ -259,7 +265,7 @@ def _release_cpus(draft: Draft, reason: str) -> None:
 
 def _by_quota(draft: Draft, target: float) -> None:
     snapshot = draft.snapshot
-    directory = snapshot.qos_paths.get("BestEffort")
+    directory = _directory(snapshot)
     apart = _apart(snapshot)
     period = cgroup.period_usec(snapshot, directory) if directory else cgroup.DEFAULT_PERIOD_USEC
     cpus = len(snapshot.topology.cpus)
@@ -274,7 +280,7 @@ def _by_quota(draft: Draft, target: float) -> None:
         [*([sum(map(_weight, inside))] if directory else []), *map(_weight, apart)],
         [
             *([None] if directory else []),
-            *(cgroup.limit_usec(g.pod.containers, period) if g.pod else None for g in apart),
+            *(_most(snapshot, group, period) for group in apart),
         ],
     )
     if directory:
@@ -319,9 +325,28 @@ def _room(share: int, cap: int | None, spare: int) -> int:
     return spare if cap is None else max(cap - share, 0)
 
 
+def _most(snapshot: Snapshot, group: PodGroup, period: int) -> int | None:
+    """Return the largest quota of a group: its own limit, and what somebody else gave the directory that it is in.
+
+    v1 refuses more than the latter.
+    """
+    found = [cgroup.limit_usec(group.pod.containers, period) if group.pod else None]
+    directory = snapshot.qos_paths.get("BestEffort") if group.qos == "BestEffort" else None
+    above = cgroup.quota(snapshot, directory) if directory else None
+    if directory and above is not None and above.value is not None:
+        found.append(above.value * period // cgroup.period_usec(snapshot, directory))
+    return min((usec for usec in found if usec is not None), default=None)
+
+
+def _directory(snapshot: Snapshot) -> str | None:
+    """Return the directory whose quota holds the offline work in it; None where there is none, or it is not ours."""
+    return None if "directory quota" in snapshot.left_to_others else snapshot.qos_paths.get("BestEffort")
+
+
 def _apart(snapshot: Snapshot) -> list[PodGroup]:
-    """Return the groups of offline pods outside the offline directory."""
-    return [g for g in cgroup.offline_groups(snapshot) if g.qos != "BestEffort"]
+    """Return the groups of offline pods that are held each by itself: outside the directory, or all of them."""
+    everywhere = "directory quota" in snapshot.left_to_others
+    return [g for g in cgroup.offline_groups(snapshot) if everywhere or g.qos != "BestEffort"]
 
 
 def _weight(group: PodGroup) -> float:
@@ -342,20 +367,36 @@ def _current_total(snapshot: Snapshot, directory: str | None, apart: Sequence[Po
 
 
 def _lift_quota(draft: Draft, reason: str) -> None:
-    directory = draft.snapshot.qos_paths.get("BestEffort")
-    if directory:
+    directory = _directory(draft.snapshot)
+    if directory and "group quotas" not in draft.snapshot.left_to_others:
         cgroup.set_quota(draft, directory, NONE, reason)
     _release_quota(draft, reason)
 
 
 def _release_quota(draft: Draft, reason: str) -> None:
     snapshot = draft.snapshot
-    directory = snapshot.qos_paths.get("BestEffort")
+    if "group quotas" in snapshot.left_to_others:
+        return
+    directory = _directory(snapshot)
     if directory:
         cgroup.release_quota(draft, directory, NONE, reason)
-    for group in _apart(snapshot):
+    _release_groups(draft, [g for g in cgroup.offline_groups(snapshot) if g.qos != "BestEffort"], reason)
+    _release_inside(draft, reason)
+
+
+def _release_inside(draft: Draft, reason: str) -> None:
+    """Give back the quotas of groups in the directory, from when that was somebody else's.
+
+    Those of pods with batch resources are another strategy's.
+    """
+    inside = [g for g in draft.snapshot.groups if g.qos == "BestEffort" and g.pod and not g.pod.has_extended_spec]
+    _release_groups(draft, inside, reason)
+
+
+def _release_groups(draft: Draft, groups: Sequence[PodGroup], reason: str) -> None:
+    for group in groups:
         places = [(group.path, group.pod.containers if group.pod else ())]
         places += [(child.path, (child.container,)) for child in group.containers if child.container]
         for path, containers in places:
-            own = cgroup.limit_usec(containers, cgroup.period_usec(snapshot, path))
+            own = cgroup.limit_usec(containers, cgroup.period_usec(draft.snapshot, path))
             cgroup.release_quota(draft, path, Limit(own), reason)

@@ -7,7 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from cotenant.kernel import conflicts, executor, paths, snapshot, topology, undo
+from cotenant.kernel import conflicts, executor, paths, rewriter, snapshot, topology, undo
 from cotenant.kernel.priority import probing
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import Pod
@@ -104,6 +104,11 @@ class Enforcer:
     def conflict(self) -> str:
         """The other agents that keep us from writing, as text; empty when there are none."""
         return "" if self._beside_others else ", ".join(agent.name for agent in self._agents)
+
+    def contested(self) -> list[rewriter.Contest]:
+        """Return the files that somebody keeps writing over."""
+        with self._lock:
+            return self._writer.contested()
 
     def write(self, items: Sequence[PlanItem]) -> list[executor.Outcome]:
         """Carry out a plan from any thread; nothing is done while another agent is there."""

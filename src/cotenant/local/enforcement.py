@@ -82,7 +82,6 @@ class Enforcement:
         self.enforcer = enforcing.Enforcer(root, self.writer, clock=self._clock, beside_others=settings.beside_others)
         self.fast_path = fast_path.FastPath(root, self.enforcer, self._clock)
         self._contesting = contesting.Contesting()
-        self._contests: dict[str, model.Contest] = {}
         self._curing = curing.Curing(dataclasses.replace(settings.isolation, evict=settings.evict))
         self._curing.adopt(holdings.read(root), self._clock.monotonic())
         self._steadying = steadying.Steadying()
@@ -171,17 +170,16 @@ class Enforcement:
         sample = observed.sample
         now = self._clock.monotonic()
         units = managed.units(sample.cgroups, self._settings.matches, managed.records(self._root.run_dir))
-        if self._contesting.by_group(now):
-            units = managed.apart(units)
         seen = self.enforcer.look((), units=units)
         pods = {group.path: group.pod.key for group in units.groups if group.pod is not None}
         used = usages.of_sample(sample, pods, seen.node.capacity_memory_bytes)
         seen = managed.with_own_limits(msgspec.structs.replace(seen, usage=self._steadying.usage(used)))
+        seen, slo = self._contesting.applied(seen, self._settings.slo, now)
         isolating = self._isolating(seen, observed)
-        plan = planning.plan(seen, self._contesting.policy(self._settings.slo, now), self._strategies, (isolating,))
+        plan = planning.plan(seen, slo, self._strategies, (isolating,))
         cpus = len(seen.topology.cpus)
         done = self.enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, self.fast_path.ago_seconds()))
-        self._aim(seen)
+        self._aim(seen, slo)
         quotas = self._withheld.of(seen, now)
         self._account(msgspec.structs.replace(seen, usage=used), quotas, done, now)
         self._note(seen, sample, plan, done, quotas)
@@ -198,12 +196,11 @@ class Enforcement:
             if outcome.item.op == "evict" and outcome.state == "written":
                 self.books.evicted(outcome.item.new or "")
 
-    def _aim(self, seen: Snapshot) -> None:
+    def _aim(self, seen: Snapshot, slo: NodeSlo) -> None:
         """Tell the fast path whom to watch and what to write; nothing in a dry run."""
         if self._settings.dry_run:
             return
         online = [g.path for g in seen.groups if g.pod is not None and g.pod.qos in ("LSE", "LSR", "LS")]
-        slo = self._contesting.policy(self._settings.slo, self._clock.monotonic())
         # Under suppression by CPU set a quota would be lifted again by the next round.
         self.fast_path.aim(online, cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ())
 
@@ -216,22 +213,14 @@ class Enforcement:
             log.warning("%s holds %s back for %s", newest.detection, newest.suspect, newest.victim)
         return draft
 
-    def _contested(self, seen: Snapshot) -> list[model.Contest]:
+    def _contested(self, seen: Snapshot, plan: Plan) -> list[model.Contest]:
         """Return who writes over what, and move protection where they do not."""
-        directory = seen.qos_paths.get("BestEffort")
-        cpu = seen.hierarchies.get("cpu")
-        shared = (f"{cpu.path}/{directory}",) if directory and cpu else ()
-        found: dict[str, model.Contest] = {}
-        for contest in self.writer.contested():
-            known = self._contests.get(contest.path)
-            answer = known.answer if known else self._contesting.take(contest.path, shared, self._clock.monotonic())
-            if known is None:
-                log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, answer)
-            found[contest.path] = model.Contest(
-                path=contest.path, rewrites=contest.rewrites, found=contest.found, answer=answer
-            )
-        self._contests = found
-        return list(found.values())
+        contested = [(one.path, one.rewrites, one.found) for one in self.enforcer.contested()]
+        now = self._clock.monotonic()
+        contests, new = self._contesting.follow(contested, plan.targets, seen, self._settings.slo, now)
+        for contest in new:
+            log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, contest.answer)
+        return contests
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
@@ -253,7 +242,7 @@ class Enforcement:
             online_groups=sum(g.pod is not None and not g.pod.best_effort for g in seen.groups),
             offline_groups=sum(g.pod is not None and g.pod.best_effort for g in seen.groups),
             held=_held(seen, plan, outcomes),
-            contests=self._contested(seen),
+            contests=self._contested(seen, plan),
             isolation=self._curing.newest,
             isolations_total=len(self._isolation_starts),
             offline_delivered_millicores=delivered,

@@ -14,6 +14,8 @@ from cotenant.model.priority import PriorityInterface
 
 Controller = Literal["cpu", "cpuset", "cpuacct", "memory", "blkio", "net_cls"]
 """By the v1 names; ``blkio`` is ``io`` on v2."""
+Place = Literal["directory quota", "group quotas", "CPU sets"]
+"""Where offline work is held: by one quota of the directory that all share, by one of each group, or by CPU sets."""
 
 
 class Files(Protocol):
@@ -106,6 +108,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Pods (``namespace/name``) that were asked to go and are still there: what they hold is on its way back."""
     spared: frozenset[str] = frozenset()
     """Pods that somebody (a disruption budget) does not let go now."""
+    left_to_others: frozenset[Place] = frozenset()
+    """Where somebody else keeps writing: suppression writes nothing there."""
     burst_spent: frozenset[str] = frozenset()
     """Containers' groups whose time above their CPU limit is used up for now."""
     burst_rebased: frozenset[str] = frozenset()

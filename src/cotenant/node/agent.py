@@ -14,6 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from cotenant.act import (
+    contesting,
     cpu_burst,
     cpu_normalization,
     cpu_suppress,
@@ -32,11 +33,12 @@ from cotenant.kernel.paths import Root
 from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.model import usage as usages
+from cotenant.model.enforcement import Contest
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.node import Usage
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
-from cotenant.model.snapshot import Snapshot
+from cotenant.model.snapshot import Place, Snapshot
 from cotenant.node import accounting, labels, presence
 from cotenant.node.aliases import Aliases
 from cotenant.node.cpus import Assignments
@@ -81,6 +83,9 @@ class Status:
     """Items of the last plan; None while none is made."""
     notices: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    contests: tuple[Contest, ...] = ()
+    left_to_others: frozenset[Place] = frozenset()
+    """Where suppression writes nothing, since somebody else keeps writing there."""
 
 
 class Agent:
@@ -117,6 +122,7 @@ class Agent:
         self._fast_path = fast_path.FastPath(root, enforcer, self._clock)
         self._enduring = enduring.Enduring()
         self._budgets = quota_budget.Budgets()
+        self._contesting = contesting.Contesting()
         self.curing = curing.Curing(isolate.Parameters(evict=evicting is not None))
         """Who is held back now for whom; judged here, by the default rules, since a cure cannot wait for a network."""
         self.curing.adopt(holdings.read(root), self._clock.monotonic())
@@ -290,7 +296,7 @@ class Agent:
 
     def enforce_once(self) -> None:
         """Look, decide, and (in mode enforce) write."""
-        slo = self._policy.slo or NodeSlo()
+        given = self._policy.slo or NodeSlo()
         here = self._policy.node(topology.node(self._root, self._enforcer.topology))
         newest, evaluation = self.newest, self.evaluation
         now_used = self._usage(here.capacity_memory_bytes)
@@ -303,6 +309,7 @@ class Agent:
         if self.evicting is not None:
             self.evicting.follow(self._source.pods, newest.memory.available_ratio if newest is not None else None)
             seen = msgspec.structs.replace(seen, evicting=self.evicting.going, spared=self.evicting.spared)
+        seen, slo = self._contesting.applied(seen, given, self._clock.monotonic())
         seen = self._budgets.applied(seen, slo, self._clock.monotonic())
         enforcing_now = self._policy.mode == "enforce" and self.shadow is None
         first = self._isolating(seen, slo, newest, evaluation) if enforcing_now else ()
@@ -324,6 +331,7 @@ class Agent:
         if self.evicting is not None:
             done = dataclasses.replace(done, outcomes=(*done.outcomes, *self.evicting.settled()))
         self._count(done)
+        self._follow_contests(seen, plan, given)
         if done.conflict:
             self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
         else:
@@ -368,6 +376,16 @@ class Agent:
             if notice not in status.notices:
                 _log.info("%s", notice)
         status.notices, status.skipped = plan.notices, plan.skipped
+
+    def _follow_contests(self, seen: Snapshot, plan: Plan, given: NodeSlo) -> None:
+        """Move protection away from where somebody else keeps writing, and tell of it once."""
+        contested = [(one.path, one.rewrites, one.found) for one in self._enforcer.contested()]
+        now = self._clock.monotonic()
+        contests, new = self._contesting.follow(contested, plan.targets, seen, given, now)
+        for contest in new:
+            _log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, contest.answer)
+        self.status.contests = tuple(contests)
+        self.status.left_to_others = self._contesting.left(given, now)
 
     def _count(self, done: enforcing.Round) -> None:
         if done.conflict and done.conflict != self.status.conflict:

@@ -1,9 +1,11 @@
 """What the agent tells Prometheus of itself. Series are bounded: labels come from closed lists."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client import core, registry
 
+from cotenant.model.snapshot import Place
 from cotenant.node.agent import Agent
 from cotenant.node.evicting import RESULTS
 from cotenant.node.kubelet import PodSource
@@ -64,6 +66,16 @@ class AgentCollector(registry.Collector):
         if status.planned is not None:
             text = "What differs from the plan; absent while none is made."
             yield core.GaugeMetricFamily("cotenant_node_planned_items", text, value=status.planned)
+        text = "Files that somebody else keeps writing over."
+        yield core.GaugeMetricFamily("cotenant_files_contested", text, value=len(status.contests))
+        places = core.GaugeMetricFamily(
+            "cotenant_node_left_to_others",
+            "1 where suppression writes nothing, since somebody else keeps writing there.",
+            labels=["place"],
+        )
+        for place in get_args(Place):
+            places.add_metric([place], float(place in status.left_to_others))
+        yield places
         if self._agent.evicting is not None:
             evictions = core.CounterMetricFamily(
                 "cotenant_node_evictions", "Evictions, by what the API server said.", labels=["result"]
