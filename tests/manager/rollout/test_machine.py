@@ -9,7 +9,7 @@ from tests.manager.rollout import world as worlds
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import AgentCounts, NodeCheck
 from cotenant.api.rollout import HOLD_ANNOTATION, RULES_LABEL, SLO_REVISION
-from cotenant.manager.rollout import machine
+from cotenant.manager.rollout import machine, view
 
 NAMES = [f"n{number}" for number in range(20)]
 SPEC: dict[str, Any] = {
@@ -289,10 +289,10 @@ def test_a_restart_goes_on_where_it_was_and_unwatched_time_does_not_count(world:
 def test_a_revision_is_made_ready_first_and_everybody_s_at_the_end() -> None:
     spec = SPEC | {"change": {"nodeSLO": "7", "rules": {"revision": 3}}, "stages": [{"name": "all", "soakSeconds": 0}]}
     world = worlds.World(spec, ["n1"])
-    world.target = machine.TargetState(ready=False, promoted=False, discarded=False, message="no revision 7 yet")
+    world.target = view.TargetState(ready=False, promoted=False, discarded=False, message="no revision 7 yet")
     step = world.tick()
     assert (step.target, world.phase, world.changed()) == ("prepare", "Pending", set())
-    world.target = machine.TargetState(ready=True, promoted=False, discarded=False)
+    world.target = view.TargetState(ready=True, promoted=False, discarded=False)
     world.tick()
     assert world.labels() == {"n1": {SLO_REVISION: "7", RULES_LABEL: "r"}}
     world.agents["n1"].obeys = False
@@ -307,21 +307,21 @@ def test_what_is_promoted_is_let_go_and_cleaned_up() -> None:
         "stages": [{"name": "all", "soakSeconds": 0}],
     }
     world = worlds.World(spec, ["n1"])
-    world.target = machine.TargetState(promoted=False, discarded=False)
+    world.target = view.TargetState(promoted=False, discarded=False)
     world.run(3)
     assert world.tick().target == "promote"
-    world.target = machine.TargetState(promoted=True, discarded=False)
+    world.target = view.TargetState(promoted=True, discarded=False)
     world.tick()
     world.act(machine.Step(world.rollout.status, finish=("n1",)))
     assert world.tick().target == "discard"
-    world.target = machine.TargetState()
+    world.target = view.TargetState()
     world.tick()
     assert world.phase == "Completed"
 
 
 def test_rules_that_turn_out_bad_are_taken_back(world: worlds.World) -> None:
     canary(world)
-    world.target = machine.TargetState(problem="rules r are refused: unknown signal")
+    world.target = view.TargetState(problem="rules r are refused: unknown signal")
     world.run(2)
     assert world.phase == "RolledBack"
     assert world.changed() == set()

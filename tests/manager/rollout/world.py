@@ -9,7 +9,7 @@ import msgspec
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import AgentCounts, NodeCheck, NodeFacts
 from cotenant.api.rollout import ColocationRollout, Meta, Spec
-from cotenant.manager.rollout import machine
+from cotenant.manager.rollout import machine, view
 from cotenant.manager.rollout.holding import hold_of, holding_patch, release_patch
 from cotenant.manager.rollout.view import NodeView
 from cotenant.model.latency import P99, Quantile, ServiceLatency
@@ -42,7 +42,7 @@ class World:
         self.latencies: dict[str, float | None] = {}
         self.beyond: frozenset[str] = frozenset()
         """Services whose latency is at least what :attr:`latencies` says."""
-        self.target = machine.TargetState()
+        self.target = view.TargetState()
         self.others: frozenset[str] = frozenset()
         self.events: list[machine.Event] = []
         for name in names:
@@ -103,7 +103,7 @@ class World:
         )
 
     def decide(self, elapsed: float) -> machine.Step:
-        observed = machine.Observed(
+        observed = view.Observed(
             wall=self.wall,
             latencies=[
                 ServiceLatency(

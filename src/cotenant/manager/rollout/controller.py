@@ -22,6 +22,7 @@ from cotenant.manager.rollout.holding import Hold
 from cotenant.manager.rollout.metrics import RolloutCollector
 from cotenant.manager.rollout.seeing import Seeing, holds
 from cotenant.manager.rollout.targets import Targets
+from cotenant.manager.rollout.view import Observed
 from cotenant.manager.rollout.writing import NodeWriter
 from cotenant.model.latency import Latencies
 from cotenant.units.clock import Clock
@@ -173,7 +174,7 @@ class Term:
         now = self._clock.monotonic()
         elapsed = 0.0 if memory.watched_at is None else min(now - memory.watched_at, MAX_ELAPSED_SECONDS)
         members = machine.under_way(known, views)
-        observed = machine.Observed(
+        observed = Observed(
             wall=self._clock.wall(),
             latencies=self._latencies.over(members) if self._latencies is not None and members else (),
             target=await self._targets.state(rollout),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cotenant.api import timestamp
 from cotenant.api.report import AgentCounts
-from cotenant.api.rollout import GateName, Gates, GateState, LatencyGate
+from cotenant.api.rollout import GateName, Gates, GateState, GateStatus, LatencyGate
 from cotenant.manager.rollout.view import NodeView
 from cotenant.model.latency import P99, ServiceLatency
 
@@ -79,6 +79,25 @@ def evaluate(
         for name, ask in asked.items()
         if ask is not None
     ]
+
+
+def lasting(results: Sequence[Result], before: Sequence[GateStatus], elapsed_seconds: float) -> list[GateStatus]:
+    """Return the gates' new status: one that fails or is unknown as it was ``before`` has been so for longer now."""
+    last = {gate.name: gate for gate in before}
+    found = []
+    for result in results:
+        earlier = last.get(result.name)
+        lasts = earlier is not None and earlier.state == result.state and result.state in ("failing", "unknown")
+        found.append(
+            GateStatus(
+                name=result.name,
+                state=result.state,
+                value=None if result.value is None else round(result.value, 4),
+                message=result.message,
+                for_seconds=earlier.for_seconds + elapsed_seconds if lasts and earlier is not None else 0.0,
+            )
+        )
+    return found
 
 
 class _Judge:

@@ -17,7 +17,6 @@ from cotenant.api import timestamp
 from cotenant.api.report import Condition
 from cotenant.api.rollout import (
     ColocationRollout,
-    GateStatus,
     OnStop,
     Phase,
     ServiceBefore,
@@ -28,34 +27,9 @@ from cotenant.api.rollout import (
 )
 from cotenant.manager.rollout import conditions, counting, entry, gates, membership
 from cotenant.manager.rollout.holding import Hold
-from cotenant.manager.rollout.view import NodeView
-from cotenant.model.latency import ServiceLatency
+from cotenant.manager.rollout.view import NodeView, Observed
 
 Target = Literal["prepare", "promote", "discard"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TargetState:
-    """What the change needs beside the nodes: a revision that is there (``ready``), at the end made everybody's
-    (``promoted``) or taken away again (``discarded``). ``problem``: it cannot be had."""
-
-    ready: bool = True
-    promoted: bool = True
-    discarded: bool = True
-    message: str = ""
-    problem: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """What is seen beside the nodes. ``latencies`` are over the nodes of the stage under way; ``settled``: what was
-    last written to nodes is seen in them; ``others``: the rollouts that are under way, by uid."""
-
-    wall: float
-    latencies: Sequence[ServiceLatency] = ()
-    target: TargetState = TargetState()
-    others: frozenset[str] = frozenset()
-    settled: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,7 +142,6 @@ class _Machine:
 
     def _judge(self) -> None:
         """Ask the gates, and add up for how long each is failing or unknown."""
-        before = {gate.name: gate for gate in self._old.gates}
         now, beyond = self._latency_now()
         latency = gates.Latency(now, self._latency_before(), beyond)
         results = gates.evaluate(
@@ -178,19 +151,7 @@ class _Machine:
             self._spec.stopping.max_unknown_share,
             self._observed.wall,
         )
-        self._gates = []
-        for result in results:
-            last = before.get(result.name)
-            lasts = last is not None and last.state == result.state and result.state in ("failing", "unknown")
-            self._gates.append(
-                GateStatus(
-                    name=result.name,
-                    state=result.state,
-                    value=None if result.value is None else round(result.value, 4),
-                    message=result.message,
-                    for_seconds=last.for_seconds + self._elapsed if lasts and last is not None else 0.0,
-                )
-            )
+        self._gates = gates.lasting(results, self._old.gates, self._elapsed)
 
     def _latency_now(self) -> tuple[dict[str, float], frozenset[str]]:
         gate = self._spec.gates.online_latency

@@ -16,7 +16,8 @@ from cotenant.detect.rules import KIND
 from cotenant.kube import errors, revisions
 from cotenant.kube.client import CONFIG_MAPS, REVISIONS, RULES, Client, Resource
 from cotenant.manager.controller import FIELD_MANAGER, Settings
-from cotenant.manager.rollout.machine import Target, TargetState
+from cotenant.manager.rollout.machine import Target
+from cotenant.manager.rollout.view import TargetState
 from cotenant.manager.slo import history, staging
 
 

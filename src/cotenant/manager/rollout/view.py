@@ -1,12 +1,15 @@
-"""One node as a rollout sees it: its labels, what the rollout left on it, and what its report says."""
+"""What a rollout sees: each node with its labels, what the rollout left on it and what its report says, and what the
+change needs beside the nodes.
+"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import AgentCounts, NodeFacts
 from cotenant.api.rollout import SLO_REVISION
 from cotenant.manager.rollout.holding import Hold
+from cotenant.model.latency import ServiceLatency
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +67,27 @@ class NodeView:
             restore_failures=max(0, now.restore_failures - before.restore_failures),
             irreversible_writes=max(0, now.irreversible_writes - before.irreversible_writes),
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TargetState:
+    """What the change needs beside the nodes: a revision that is there (``ready``), at the end made everybody's
+    (``promoted``) or taken away again (``discarded``). ``problem``: it cannot be had."""
+
+    ready: bool = True
+    promoted: bool = True
+    discarded: bool = True
+    message: str = ""
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What is seen beside the nodes. ``latencies`` are over the nodes of the stage under way; ``settled``: what was
+    last written to nodes is seen in them; ``others``: the rollouts that are under way, by uid."""
+
+    wall: float
+    latencies: Sequence[ServiceLatency] = ()
+    target: TargetState = TargetState()
+    others: frozenset[str] = frozenset()
+    settled: bool = True
