@@ -128,22 +128,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path,
 
 
 @pytest.fixture
-async def address(
-    fleet: Fleet,
-    certificate: tuple[pathlib.Path, pathlib.Path],
-    reviewer: Reviewer,
-    client: Client,  # noqa: F811
-    clock: ManualClock,
-) -> AsyncIterator[str]:
-    settings = Settings(listen="127.0.0.1:0", tls_certificate=certificate[0], tls_key=certificate[1])
+def receiver(fleet: Fleet, reviewer: Reviewer, client: Client, clock: ManualClock) -> receiving.Receiver:  # noqa: F811
     readers = Reviewer(client, [READER], clock)
-    receiver = receiving.Receiver(
+    return receiving.Receiver(
         fleet,
         receiving.Instructions(),
         identify=reviewer.identify,
         identify_reader=readers.identify,
         table_seconds=0.02,
     )
+
+
+@pytest.fixture
+async def address(receiver: receiving.Receiver, certificate: tuple[pathlib.Path, pathlib.Path]) -> AsyncIterator[str]:
+    settings = Settings(listen="127.0.0.1:0", tls_certificate=certificate[0], tls_key=certificate[1])
     async with receiving.serving(receiver, settings.listen, credentials_of(settings)) as port:
         yield f"127.0.0.1:{port}"
 
@@ -178,7 +176,14 @@ async def test_the_agents_own_connection_is_let_in_by_token_and_tls(
     [("good", grpc.StatusCode.PERMISSION_DENIED), ("bad", grpc.StatusCode.UNAUTHENTICATED)],
 )
 async def test_others_are_turned_away(
-    fleet: Fleet, address: str, certificate: Any, users: dict[str, Any], tmp_path: pathlib.Path, token: str, code: Any
+    fleet: Fleet,
+    receiver: receiving.Receiver,
+    address: str,
+    certificate: Any,
+    users: dict[str, Any],
+    tmp_path: pathlib.Path,
+    token: str,
+    code: Any,
 ) -> None:
     users["good"] = user("n1")
 
@@ -191,6 +196,7 @@ async def test_others_are_turned_away(
                 pass
     assert caught.value.code() == code
     assert fleet.nodes == {}
+    assert receiver.refused == 1
 
 
 async def test_what_nodes_use_is_for_the_manager_alone(

@@ -124,7 +124,7 @@ async def test_a_change_that_excludes_too_many_is_rolled_back_with_an_event_and_
     assert (fleet.share_of("default").limited, fleet.share_of("default").nodes) == (4, 10)
     await following.tend()
     await asyncio.sleep(0.05)
-    assert following.rollbacks == 1
+    assert fleet.rulebook.rollbacks == 1
     rolled_back = world.condition("RolledBack")
     assert rolled_back is not None
     assert rolled_back["observedGeneration"] == 2
@@ -137,7 +137,7 @@ async def test_a_change_that_excludes_too_many_is_rolled_back_with_an_event_and_
         assert (book.generation, book.engine.in_force.hard_limits.psi_memory_full_ratio) == (1, 0.05)
     stall(fleet, world.clock, make_sample, nodes=10, hurt=0, seconds=30)
     await following.tend()
-    assert following.rollbacks == 1
+    assert fleet.rulebook.rollbacks == 1
 
     new_fleet, new = await world.replica()  # an analyzer that starts now
     await new.tend()

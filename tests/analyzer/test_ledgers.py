@@ -98,7 +98,10 @@ async def test_from_a_message_to_the_page_and_metrics(
     metrics.register(AnalyzerCollector(fleet, receiver, Writer(fleet, Sink(), clock), lambda: True))
     site = FleetSite(fleet, clock, AllowedHosts("127.0.0.1"), metrics)
     assert "No offline work was seen yet" in (await get(site, "/")).text
-    assert "cotenant_offline" not in (await get(site, "/metrics")).text
+    first = (await get(site, "/metrics")).text
+    assert "cotenant_offline" not in first
+    assert "cotenant_analyzer_calls_refused_total 0.0" in first
+    assert "cotenant_analyzer_rules_rolled_back_total 0.0" in first
     for asked in (3600.0, 7200.0):
         message = stream_pb2.Batch(ledger=msgspec.json.encode(books(batch=asked)))
         receiver._hear("n1", message, None)

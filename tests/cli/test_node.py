@@ -5,6 +5,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from typing import Any
 
@@ -103,8 +104,11 @@ def test_it_answers_while_everybody_is_away_and_ends_on_sigterm(
         try:
             assert process.stdout is not None
             assert "node n1, mode observe" in process.stdout.readline()
-            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
+            text, deadline = "", time.monotonic() + 10
+            while "cotenant_node_verdicts_removed_total 0.0" not in text:  # the last to begin
+                assert time.monotonic() < deadline, text
+                with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+                    text = answer.read().decode()
             assert 'cotenant_node_mode{mode="observe"} 1.0' in text
             assert 'cotenant_node_evictions_total{result="accepted"} 0.0' in text
         finally:

@@ -75,11 +75,6 @@ def release_quota(draft: Draft, group: str, limit: Limit, reason: str) -> None:
     draft.release(quota_path(draft.snapshot, group), quota_text(draft.snapshot, group, limit), reason)
 
 
-def quota_of(snapshot: Snapshot, group: str, millicores: float) -> int:
-    """Return the quota, in microseconds of the group's own period, that gives so many thousandths of a CPU."""
-    return max(round(millicores * period_usec(snapshot, group) / 1000), MIN_QUOTA_USEC)
-
-
 def limit_usec(containers: Sequence[Container], period_usec: int) -> int | None:
     """Return the quota of containers' native limits together, as the kubelet sets it; None where one has no limit."""
     limits = [container.limit_millicores() for container in containers]

@@ -88,7 +88,6 @@ class Reviewer:
         self._size = size
         self._known: collections.OrderedDict[bytes, _Known] = collections.OrderedDict()
         self.reviews = 0
-        self.refused = 0
 
     def __len__(self) -> int:
         return len(self._known)
@@ -100,14 +99,14 @@ class Reviewer:
         """
         kind, _, token = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not token or len(token) > MAX_TOKEN_BYTES:
-            raise self._refusal("a bearer token is needed: give the node --token-file")
+            raise Refused("a bearer token is needed: give the node --token-file")
         key = hashlib.sha256(token.encode()).digest()
         now = self._clock.monotonic()
         known = self._known.get(key)
         if known is None or now - known.at >= (ACCEPTED_SECONDS if known.identity else REFUSED_SECONDS):
             known = await self._review(key, token, known, now)
         if known.identity is None:
-            raise self._refusal(known.why)
+            raise Refused(known.why)
         return known.identity
 
     async def _review(self, key: bytes, token: str, before: _Known | None, now: float) -> _Known:
@@ -138,7 +137,3 @@ class Reviewer:
             return _Known(now, None, f"{account} may not; see --node-account and --reader-account")
         nodes = (status.user.extra or {}).get(NODE_NAME_EXTRA) or []
         return _Known(now, Identity(account, nodes[0] if nodes else None))
-
-    def _refusal(self, text: str) -> Refused:
-        self.refused += 1
-        return Refused(text)

@@ -124,7 +124,6 @@ class Following:
         self._rules = _Rules(fleet, self._trials, clock, self._untold)
         self.nodes = Informer(client, NODES, Node, _Nodes(fleet))
         self.rules = Informer(client, RULES, dict[str, Any], self._rules)
-        self.rollbacks = 0
         self._taken_up = False
         """Whether the trials of an earlier leader were taken up."""
 
@@ -156,7 +155,6 @@ class Following:
             text = f"generation {failure.generation} rolled back: {failure.text}"
             _log.warning("rules %s: %s", failure.name, text)
             book = self._fleet.rulebook.roll_back(failure.name, text)
-            self.rollbacks += 1
             value = self._rules.values.get(failure.name, {})
             self._untold[failure.name] = _Told(value, failure.generation, book, text, is_new=True)
         for name, told in list(self._untold.items()):

@@ -53,6 +53,8 @@ class AnalyzerCollector(registry.Collector):
         counters = {
             "cotenant_analyzer_samples": ("Samples judged.", self._fleet.samples),
             "cotenant_analyzer_samples_refused": ("Samples that came twice or cannot be judged.", self._fleet.refused),
+            "cotenant_analyzer_calls_refused": ("Calls turned away for who made them.", self._receiver.refused),
+            "cotenant_analyzer_rules_rolled_back": ("Changes of rules taken back.", self._fleet.rulebook.rollbacks),
             "cotenant_analyzer_messages_malformed": ("Samples or facts that cannot be read.", self._receiver.malformed),
             "cotenant_analyzer_reports_written": ("Reports written.", self._writer.written.reports),
             "cotenant_analyzer_summaries_written": ("Summaries of all nodes written.", self._writer.written.summaries),

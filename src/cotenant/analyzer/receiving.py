@@ -77,6 +77,8 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         self._calls: dict[str, grpc.aio.ServicerContext] = {}
         self._versions: dict[int, tuple[rules.Rules, str]] = {}
         self.malformed = 0
+        self.refused = 0
+        """Calls turned away for who made them, or because that could not be checked."""
 
     @property
     def connected(self) -> int:
@@ -103,6 +105,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             if identity is not None:
                 identity.check(node)
         except authentication.Refused as refused:
+            self.refused += 1
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
         if len(self._calls) >= MAX_STREAMS and node not in self._calls:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} nodes are connected already")
@@ -163,6 +166,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         try:
             return await identify(metadata.get("authorization"))
         except authentication.Refused as refused:
+            self.refused += 1
             code = grpc.StatusCode.UNAVAILABLE if refused.temporary else grpc.StatusCode.UNAUTHENTICATED
             await context.abort(code, str(refused))
             raise

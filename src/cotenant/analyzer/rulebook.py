@@ -46,6 +46,7 @@ class Rulebook:
         """Which engine has the states of each node."""
         self.books: dict[str, Book] = {DEFAULT: Book(engine.Engine(self._fallback), 0)}
         self._assigned: dict[str, str] = {}
+        self.rollbacks = 0
 
     def put(self, value: Mapping[str, Any]) -> Book:
         """Take one object as the API server gives it, and return its book; invalid rules change nothing in force."""
@@ -77,6 +78,7 @@ class Rulebook:
 
     def roll_back(self, name: str, text: str) -> Book:
         """Put back what was in force before an object's newest generation; without an earlier one, forget its rules."""
+        self.rollbacks += 1
         book = self.books[name]
         generation = book.generation
         if book.earlier is None:

@@ -11,8 +11,6 @@ from cotenant.api.errors import BadRequest
 from cotenant.api.folding import Key, spelled
 from cotenant.api.objects import Node, ObjectMeta, Pod
 
-MAX_SCORE = 10
-
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 

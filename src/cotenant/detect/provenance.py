@@ -31,7 +31,6 @@ def effective(parsed: parser.Parsed) -> list[Value]:
 class _Walk:
     def __init__(self, parsed: parser.Parsed) -> None:
         self._parsed = parsed
-        self._preset = presets.get(parsed.rules.preset)
 
     def _value(self, key: str, value: Any, reason: str = "", given_by: str | None = None) -> Value:
         line = self._parsed.lines.get(given_by or key)

@@ -50,10 +50,6 @@ class ServiceLatency(msgspec.Struct, frozen=True, kw_only=True):
     def p99_seconds(self) -> float | None:
         return self.at(P99).seconds
 
-    @property
-    def p999_seconds(self) -> float | None:
-        return self.at(P999).seconds
-
 
 class Latencies(Protocol):
     """Whoever measures. Methods may be called from any thread and return at once."""

@@ -1,6 +1,6 @@
 """The answer to "is anyone hurt now?" in a few words: for the page's top row, ``top`` and others."""
 
-from typing import Literal, TypeVar
+from typing import Literal
 
 from cotenant.model import wording
 from cotenant.model.evaluation import Detection, DetectionName, Evaluation, Suspect, Victim
@@ -11,8 +11,6 @@ State = Literal["hurt", "tense", "calm", "unknown"]
 
 RAISED_INDEX = 0.25
 """From here on an index is called raised: where bucket ``medium`` begins."""
-
-Named = TypeVar("Named", Victim, Suspect)
 
 
 def state_of(evaluation: Evaluation) -> State:

@@ -8,6 +8,7 @@ from prometheus_client import core, registry
 from cotenant.model.snapshot import Place
 from cotenant.node.agent import Agent
 from cotenant.node.evicting import RESULTS
+from cotenant.node.expiry import Expiry
 from cotenant.node.kubelet import PodSource
 from cotenant.node.nri import Plugin
 from cotenant.node.policy import MODES, Policy
@@ -17,7 +18,6 @@ from cotenant.node.shadow import Shadow
 from cotenant.node.topology_writing import TopologyWriter
 from cotenant.web import sample_metrics
 
-LISTEN = "127.0.0.1:7072"
 PODS_LIMIT = 50
 """Pods with series of their own (13 each): the busiest, online and offline ones first; about 100 are the node's."""
 
@@ -35,7 +35,8 @@ class AgentCollector(registry.Collector):
         self._plugin = plugin
         self.reporter: Reporter | None = None
         self.topology: TopologyWriter | None = None
-        """Both are set once there is a cluster to report to."""
+        self.expiry: Expiry | None = None
+        """All three are set once there is a cluster to report to."""
 
     def collect(self) -> Iterator[core.Metric]:
         yield from self._doing()
@@ -115,6 +116,9 @@ class AgentCollector(registry.Collector):
                 "cotenant_node_topology_writes": ("NodeResourceTopologies written.", self.topology.writes),
                 "cotenant_node_topology_failures": ("Writes of one that failed.", self.topology.failures),
             }
+        if self.expiry is not None:
+            text = "Verdicts taken off this node: nobody kept them true."
+            counters["cotenant_node_verdicts_removed"] = (text, self.expiry.removals)
         return counters
 
     def _others(self) -> Iterator[core.Metric]:

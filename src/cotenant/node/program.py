@@ -175,14 +175,15 @@ class _Node:
         name, root, clock = self._settings.name, self._root, self._clock
         for informer in policy.informers(client, name, self._policy):
             yield informer.run()
-        yield expiry.Expiry(client, name, lambda: self._policy.object, self._streams, clock).run()
+        verdict = expiry.Expiry(client, name, lambda: self._policy.object, self._streams, clock)
+        yield verdict.run()
         reporter = reporting.Reporter(
             root, client, name, lambda: self._agent.present, self._policy, self._yields, clock, self._settings.state
         )
         topology = topology_writing.TopologyWriter(
             root, client, name, lambda: self._agent.seen, self._cpus, self._policy, self._yields, clock
         )
-        self._collector.reporter, self._collector.topology = reporter, topology
+        self._collector.reporter, self._collector.topology, self._collector.expiry = reporter, topology, verdict
         self._agent.listen(reporter.take)
         for writer in (reporter, topology):
             yield writer.informer().run()

@@ -17,7 +17,7 @@ PLUGIN_CONNECTION, RUNTIME_CONNECTION = 1, 2
 REQUEST, RESPONSE = 1, 2
 MAX_MESSAGE_BYTES = 4 << 20
 """ttrpc's own limit; a longer message is a broken peer."""
-INTERNAL, UNIMPLEMENTED = 13, 12
+UNIMPLEMENTED = 12
 
 _FRAME = struct.Struct(">II")
 _HEADER = struct.Struct(">IIBB")

@@ -80,12 +80,6 @@ def owner_of(node: Node) -> dict[str, str]:
     return {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name, "uid": node.metadata.uid}
 
 
-def owned_by(value: Mapping[str, Any], node: Node) -> bool:
-    """Return whether an object goes with this node, and not with one of the same name before it."""
-    owners = (value.get("metadata") or {}).get("ownerReferences") or []
-    return any(one.get("kind") == "Node" and one.get("uid") == node.metadata.uid for one in owners)
-
-
 def with_owner(value: Mapping[str, Any], node: Node) -> list[dict[str, Any]]:
     """Return the owners of an object, the node among them; others' stay."""
     owners = (value.get("metadata") or {}).get("ownerReferences") or []
