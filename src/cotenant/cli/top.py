@@ -38,8 +38,9 @@ STATES = {
 HELD_SHOWN = 3
 STARTING = frozenset({"run"})
 """What a command's own start writes is no protection of others."""
-ROWS_BESIDE_GROUPS = 20 + HELD_SHOWN + 1
-"""Lines of the screen that groups cannot have."""
+LEAST_ROWS = 3
+NARROW_COLUMNS = 72
+"""A narrower screen shows of each group its CPU, its stall and what it is sorted by, and the name in full instead."""
 
 SIGNALS = (
     ("cpu.used_ratio", "cpu.steal_ratio", "cpu.softirq_ratio", "cpu.run_queue_latency_p99_usec"),
@@ -115,7 +116,8 @@ def command(
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(screen(sample, evaluation, sort, rows=None, live=False, written=held()))
+    narrow = console.size.width < NARROW_COLUMNS
+    console.print(screen(sample, evaluation, sort, lines=None, live=False, written=held(), narrow=narrow))
 
 
 def _live(
@@ -156,9 +158,11 @@ def _live(
                 if now == shown or now[0] is None:
                     continue
                 shown = now
-                rows = max(3, console.size.height - ROWS_BESIDE_GROUPS)
                 sample_, evaluation, written = now[0]
-                live.update(screen(sample_, evaluation, sort, rows, live=True, written=written), refresh=True)
+                drawn = screen(
+                    sample_, evaluation, sort, console.size.height, True, written, console.size.width < NARROW_COLUMNS
+                )
+                live.update(drawn, refresh=True)
     finally:
         stopped.set()
         thread.join(3)
@@ -196,23 +200,26 @@ def screen(
     sample: Sample,
     evaluation: Evaluation,
     sort: str,
-    rows: int | None,
+    lines: int | None,
     live: bool,
     written: Sequence[HeldFile] = (),
+    narrow: bool = False,
 ) -> Any:
-    """Return one screen; ``rows`` bounds the groups shown (None: all of them)."""
+    """Return one screen of so many lines, with as many groups as they leave room for (None: all of them)."""
     from rich.console import Group
 
-    parts: list[Any] = [*_head(sample, evaluation), "", _detections(evaluation), *_signals(sample, evaluation)]
-    parts += _who(evaluation)
-    parts += _written(written)
-    parts += ["", _groups(sample, sort, rows)]
+    above: list[Any] = [*_head(sample, evaluation), "", _detections(evaluation), *_signals(sample, evaluation)]
+    above += [*_who(evaluation), *_written(written), ""]
+    below: list[Any] = []
     missing = [f"{wording.title_of(name)} ({reason})" for name, reason in sample.missing.items() if "." not in name]
     if missing:
-        parts.append(_dim(f"unavailable: {', '.join(missing)}; reasons and remedies: cotenant check"))
+        below.append(_dim(f"unavailable: {', '.join(missing)}; reasons and remedies: cotenant check"))
     if live:
-        parts.append(_dim("sort: c CPU  m memory  i disk  p stall   q quit"))
-    return Group(*parts)
+        below.append(_dim("sort: c CPU  m memory  i disk  p stall   q quit"))
+    # Each part is one line, but for the detections; the groups have a heading and a rule.
+    taken = len(above) - 1 + len(evaluation.detections) + len(below) + 2
+    rows = None if lines is None else max(LEAST_ROWS, lines - taken)
+    return Group(*above, _groups(sample, sort, rows, narrow), *below)
 
 
 def _head(sample: Sample, evaluation: Evaluation) -> list[Any]:
@@ -232,9 +239,10 @@ def _detections(evaluation: Evaluation) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2))
-    for _ in range(4):
+    table = Table.grid(padding=(0, 2), expand=True)
+    for _ in range(3):
         table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)  # what is cut where a line does not fit
     for name, detection in evaluation.detections.items():
         signal = summary.leading_signal(detection)
         state = detection.signals[signal] if signal is not None else None
@@ -295,28 +303,30 @@ def _written(held: Sequence[HeldFile]) -> list[Any]:
     return lines
 
 
-def _groups(sample: Sample, sort: str, rows: int | None) -> Any:
+def _groups(sample: Sample, sort: str, rows: int | None, narrow: bool) -> Any:
     from rich import box
     from rich.table import Table
 
     title, value_of = SORT_KEYS[sort]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), expand=True)
     table.add_column("group", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("class", no_wrap=True, width=7)
-    for heading, key in (("CPU", "c"), ("memory", "m"), ("disk", "i"), ("stall", "p")):
-        marked = f"{heading} ↓" if key == sort else heading
+    shown = [key for key in "cmip" if not narrow or key in ("c", "p", sort)]
+    if not narrow:
+        table.add_column("class", no_wrap=True, width=7)
+    for key in shown:
+        marked = f"{SORT_KEYS[key][0]} ↓" if key == sort else SORT_KEYS[key][0]
         table.add_column(marked, justify="right", no_wrap=True, width=10 if key in "mi" else 7)
     ordered = sorted(sample.cgroups, key=lambda cgroup: _known(value_of(cgroup)), reverse=True)
     for cgroup in ordered[:rows]:
         block = summary.block_of(cgroup)
-        table.add_row(
-            cgroup.name or cgroup.path,
-            cgroup.class_ or wording.UNKNOWN,
-            wording.ratio_text(cgroup.cpu_used_ratio),
-            wording.bytes_text(cgroup.memory_bytes),
-            wording.UNKNOWN if block is None else f"{wording.bytes_text(block)}/s",
-            wording.ratio_text(summary.stall_of(cgroup)[0]),
-        )
+        values = {
+            "c": wording.ratio_text(cgroup.cpu_used_ratio),
+            "m": wording.bytes_text(cgroup.memory_bytes),
+            "i": wording.UNKNOWN if block is None else f"{wording.bytes_text(block)}/s",
+            "p": wording.ratio_text(summary.stall_of(cgroup)[0]),
+        }
+        of_class = [] if narrow else [cgroup.class_ or wording.UNKNOWN]
+        table.add_row(cgroup.name or cgroup.path, *of_class, *(values[key] for key in shown))
     return table if ordered else _dim(f"no groups: {sample.missing.get('cgroups', 'none found')} (sorted by {title})")
 
 
