@@ -102,6 +102,11 @@ def test_every_command_that_a_page_names_exists(page: pathlib.Path) -> None:
             assert rest[0] in below, f"{name_of(page)}: cotenant {words}"
 
 
+def test_the_book_names_each_command_beside_its_page() -> None:
+    named = {words.split()[0] for words in re.findall(r"`([a-z][a-z -]*)`", (DOCS / "README.md").read_text())}
+    assert sorted(COMMANDS - named) == []
+
+
 def test_the_pattern_finds_commands() -> None:
     text = (
         "`cotenant up`, then\n    cotenant verify smt\n# cotenant restore  # all\na cotenant is not one, cotenant says"

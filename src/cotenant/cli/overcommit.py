@@ -68,7 +68,7 @@ def command(
         return
     for problem in found.problems:
         typer.echo(f"not taken: {problem}", err=True)
-    typer.echo(_headline(found))
+    typer.echo(f"{_headline(found)}\n")
     printing.print_table(
         ("resource", "offered", "asked for", "worked out"),
         [
@@ -120,6 +120,7 @@ def _print_terms(title: str, tier: Any, words: dict[str, str]) -> None:
         for field, text in words.items()
         if field not in _NEUTRAL or any(terms[field] != _NEUTRAL[field] for terms in tier.values())
     ]
+    typer.echo()
     printing.print_table((title, *tier), rows, "")
 
 

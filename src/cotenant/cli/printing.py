@@ -19,7 +19,7 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Print rows below their column names, or the ``empty`` sentence; colour only on a terminal."""
+    """Print rows below their column names in capitals, or the ``empty`` sentence; colour only on a terminal."""
     # rich is slow to import, and most commands with --json never need it. It respects NO_COLOR.
     from rich import box, console, table
 
@@ -28,7 +28,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
         return
     view = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        view.add_column(column, overflow="fold")
+        view.add_column(column.upper(), overflow="fold")
     for row in rows:
         view.add_row(*row)
     console.Console(highlight=False, soft_wrap=False).print(view)

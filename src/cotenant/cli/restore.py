@@ -49,8 +49,10 @@ def _print(result: undo.Restoration) -> None:
     printing.print_table(("restored", "was", "is"), rows, "Nothing to restore.")
     left = [(entry.path, entry.found or "-", entry.reason, entry.remedy) for entry in left_of(result)]
     if left:
+        typer.echo()
         printing.print_table(("left as it is", "holds", "because", "remedy"), left, "")
     if result.pods_to_recreate:
+        typer.echo()
         printing.print_table(("pod to recreate (uid)",), [(uid,) for uid in result.pods_to_recreate], "")
     if left:
         typer.echo(f"\n{len(rows)} put back; {len(left)} could not be, each with its reason and remedy above.")

@@ -49,7 +49,7 @@ EXPLANATIONS: dict[MissingReason, Explanation] = {
     "not_running": Explanation("its reader has not run yet", "wait a period; if it stays, see the log"),
     "unsupported": Explanation("this kernel does not provide it", "needs a kernel built with this feature"),
     "first_sample": Explanation("a rate needs two readings", "known from the next sample on"),
-    "too_few": Explanation("too few events for a percentile", "nothing to do: known again when there is traffic"),
+    "too_few": Explanation("too few values, or too few events for a percentile", "known once enough was seen"),
     "reset": Explanation("its counter started anew", "nothing to do: known again from the next sample on"),
     "stale": Explanation("its last reading is too old", "the source did not answer in time: see the log"),
     "gone": Explanation("the device or group has gone", "nothing to do"),
