@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import websocket
 
-START_TIMEOUT_S = 30.0
-CALL_TIMEOUT_S = 30.0
+START_TIMEOUT_SECONDS = 30.0
+CALL_TIMEOUT_SECONDS = 30.0
 
 Scheme = Literal["light", "dark"]
 
@@ -32,7 +32,7 @@ class Tab:
     """One page of a running browser."""
 
     def __init__(self, socket_url: str) -> None:
-        self._socket = websocket.create_connection(socket_url, timeout=CALL_TIMEOUT_S, suppress_origin=True)
+        self._socket = websocket.create_connection(socket_url, timeout=CALL_TIMEOUT_SECONDS, suppress_origin=True)
         self._next = 0
         self.errors: list[str] = []
         """What the page's console and the network layer complained of."""
@@ -164,7 +164,7 @@ def running() -> Iterator[Tab]:
 
 def _socket_url(profile: pathlib.Path, process: subprocess.Popen[bytes]) -> str:
     """Return where the browser's first page listens, once it does."""
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     port_file = profile / "DevToolsActivePort"
     while time.monotonic() < deadline:
         if process.poll() is not None:

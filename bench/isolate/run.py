@@ -16,9 +16,9 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "protect"))
 import scene
 
-ALONE_S = 15.0
-WATCH_S = 70.0
-WINDOW_S = 3.0
+ALONE_SECONDS = 15.0
+WATCH_SECONDS = 70.0
+WINDOW_SECONDS = 3.0
 NEAR = 1.25
 
 
@@ -27,15 +27,15 @@ def follow(kind: str, load: scene.Load, files: pathlib.Path, name: str) -> dict[
     noise = None
     try:
         start = time.monotonic()
-        time.sleep(ALONE_S)
+        time.sleep(ALONE_SECONDS)
         alone = scene.percentile(load.between(start + 5, time.monotonic()), 0.99)
         onset = time.monotonic()
         noise = scene.antagonist(kind, "BE", name, files)
         windows: list[float] = []
-        while time.monotonic() - onset < WATCH_S:
-            time.sleep(WINDOW_S)
+        while time.monotonic() - onset < WATCH_SECONDS:
+            time.sleep(WINDOW_SECONDS)
             now = time.monotonic()
-            windows.append(scene.percentile(load.between(now - WINDOW_S, now), 0.99))
+            windows.append(scene.percentile(load.between(now - WINDOW_SECONDS, now), 0.99))
             if len(windows) > 3 and all(value <= NEAR * alone for value in windows[-3:]):
                 break
     finally:
@@ -48,7 +48,7 @@ def follow(kind: str, load: scene.Load, files: pathlib.Path, name: str) -> dict[
         "kind": kind,
         "alone_p99_ms": alone,
         "worst_p99_ms": max(windows),
-        "recovered_s": None if first is None else first * WINDOW_S,
+        "recovered_s": None if first is None else first * WINDOW_SECONDS,
         "windows_p99_ms": windows,
     }
 

@@ -1,6 +1,6 @@
 """The noises, each at two strengths, and the online work beside them; all in control groups of their own.
 
-Whatever is started here ends with its parent (PR_SET_PDEATHSIG) and by itself after :data:`LIMIT_S`.
+Whatever is started here ends with its parent (PR_SET_PDEATHSIG) and by itself after :data:`LIMIT_SECONDS`.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from cotenant.model.evaluation import DetectionName
 
 MIB = 1 << 20
 NOISE_BYTES = 512 * MIB
-LIMIT_S = 55
+LIMIT_SECONDS = 55
 """No noise goes on for longer."""
 WEIGHT = 10
 """All of it weighs ten times what any other task of the machine does, so that others' load decides little."""
@@ -188,12 +188,12 @@ def _io(stage: Stage, strength: int) -> None:
     options = [f"--filename={stage.files / 'noise'}", "--thread", "--direct=1", "--ioengine=libaio", "--rw=randread"]
     options += [f"--bs={'1m' if strength else '256k'}", "--iodepth=64", f"--numjobs={4 if strength else 2}"]
     options += [f"--size={NOISE_BYTES}"]
-    stage.spawn("fio", "--name=noise", *options, "--time_based", f"--runtime={LIMIT_S}")
+    stage.spawn("fio", "--name=noise", *options, "--time_based", f"--runtime={LIMIT_SECONDS}")
 
 
 def _io_buffered(stage: Stage, strength: int) -> None:
     for _ in range(8 if strength else 4):
-        stage.python(BUFFERED, stage.files / "noise", LIMIT_S, 64)
+        stage.python(BUFFERED, stage.files / "noise", LIMIT_SECONDS, 64)
 
 
 def _memory(stage: Stage, strength: int) -> None:
@@ -202,13 +202,13 @@ def _memory(stage: Stage, strength: int) -> None:
     limited = stage.top if strength else stage.offline
     limited.limit_memory(NOISE_BYTES // 3)
     for _ in range(4):
-        stage.python(PAGES, stage.files / "noise", LIMIT_S)
+        stage.python(PAGES, stage.files / "noise", LIMIT_SECONDS)
 
 
 def _cpu(stage: Stage, strength: int) -> None:
     stage.offline.weigh(16 if strength else 4)
     for _ in range(stage.cpus * (4 if strength else 2)):
-        stage.python(SPIN, LIMIT_S)
+        stage.python(SPIN, LIMIT_SECONDS)
 
 
 def _softirq(stage: Stage, strength: int) -> None:
@@ -229,7 +229,7 @@ class Noise:
 def _sequential(stage: Stage, strength: int) -> None:
     del strength
     options = ["--rw=read", "--bs=128k", "--direct=1", "--ioengine=psync", f"--size={NOISE_BYTES}", "--thread"]
-    options += [f"--filename={stage.files / 'noise'}", "--time_based", f"--runtime={LIMIT_S}"]
+    options += [f"--filename={stage.files / 'noise'}", "--time_based", f"--runtime={LIMIT_SECONDS}"]
     stage.spawn("fio", "--name=reader", *options)
 
 
@@ -237,7 +237,7 @@ def _idle(stage: Stage, strength: int) -> None:
     del strength
     stage.offline.idle(True)
     for _ in range(stage.cpus * 2):
-        stage.python("import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n" + SPIN, LIMIT_S)
+        stage.python("import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n" + SPIN, LIMIT_SECONDS)
 
 
 NOISES = (
@@ -295,7 +295,7 @@ class Network:
         stage.spawn("ip", "netns", "exec", self._name, "iperf3", "-s", "-p", "5999")
         time.sleep(0.5)
         client = ("iperf3", "-c", self.ADDRESS, "-p", "5999", "-u", "-b", "0", "-l", "64")
-        stage.spawn(*client, "-P", str(streams), "-t", str(LIMIT_S))
+        stage.spawn(*client, "-P", str(streams), "-t", str(LIMIT_SECONDS))
 
 
 def _fill(file: pathlib.Path, size: int) -> None:

@@ -13,9 +13,9 @@ import random
 import sys
 import time
 
-EVERY_S = (0.004, 0.012)
+EVERY_SECONDS = (0.004, 0.012)
 """At random, so that two servers do not march in step."""
-WORK_S = 0.0015
+WORK_SECONDS = 0.0015
 PAGES = 16
 MAPPED_BYTES = 48 << 20
 DIRECT_BYTES = 64 << 20
@@ -35,7 +35,7 @@ def main() -> int:
     with log.open("w", buffering=1) as lines:
         while os.getppid() == parent and due < ends:
             number += 1
-            work_until = time.thread_time() + WORK_S
+            work_until = time.thread_time() + WORK_SECONDS
             while time.thread_time() < work_until:
                 pass
             for _ in range(PAGES):
@@ -50,7 +50,7 @@ def main() -> int:
                 lines.write(f"{now:.3f} {len(spans)} {p50:.2f} {p99:.2f}\n")
                 spans, second = [], now + 1
             # What is late is not made up for: a queue that grows would hide how long one request takes.
-            due = max(due + rng.uniform(*EVERY_S), now)
+            due = max(due + rng.uniform(*EVERY_SECONDS), now)
             time.sleep(max(0.0, due - now))
     return 0
 

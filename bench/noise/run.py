@@ -34,14 +34,14 @@ from cotenant.kernel.sampler import Sampler, open_sampler
 from cotenant.model import sample as samples
 from cotenant.model.evaluation import Evaluation
 
-CALM_WAIT_S = 30
-CALM_FOR_S = 8
-DETECT_WAIT_S = 20
-LINGER_S = 6
-HARMLESS_S = 20
-CLEAR_WAIT_S = 60
+CALM_WAIT_SECONDS = 30
+CALM_FOR_SECONDS = 8
+DETECT_WAIT_SECONDS = 20
+LINGER_SECONDS = 6
+HARMLESS_SECONDS = 20
+CLEAR_WAIT_SECONDS = 60
 CALM_INDEX = 0.2
-TARGET_S = {"strong": 3.0, "moderate": 6.0}
+TARGET_SECONDS = {"strong": 3.0, "moderate": 6.0}
 
 
 @dataclasses.dataclass
@@ -103,12 +103,12 @@ def is_calm(evaluation: Evaluation) -> bool:
 def wait_for_calm(watch: Watch) -> bool:
     """Return whether the machine has been calm for some seconds."""
     started, calm_since = time.monotonic(), None
-    while time.monotonic() - started < CALM_WAIT_S:
+    while time.monotonic() - started < CALM_WAIT_SECONDS:
         if not is_calm(watch.tick()):
             calm_since = None
         elif calm_since is None:
             calm_since = time.monotonic()
-        elif time.monotonic() - calm_since >= CALM_FOR_S:
+        elif time.monotonic() - calm_since >= CALM_FOR_SECONDS:
             return True
     return False
 
@@ -117,11 +117,11 @@ def run_once(watch: Watch, noise: loads.Noise, strength: int, stage: loads.Stage
     """Go from calm to noise to calm."""
     run = Run(noise.name, noise.kind, loads.STRENGTHS[strength], calm_before=wait_for_calm(watch))
     started = time.monotonic()
-    run.calm_p99_ms = served_p99_ms(logs, started - CALM_FOR_S, started)
+    run.calm_p99_ms = served_p99_ms(logs, started - CALM_FOR_SECONDS, started)
     noise.start(stage, strength)
     try:
         also: set[str] = set()
-        stop_at = started + (DETECT_WAIT_S if noise.kind else HARMLESS_S)
+        stop_at = started + (DETECT_WAIT_SECONDS if noise.kind else HARMLESS_SECONDS)
         while time.monotonic() < stop_at:
             evaluation = watch.tick()
             kinds = triggered(evaluation)
@@ -137,7 +137,7 @@ def run_once(watch: Watch, noise: loads.Noise, strength: int, stage: loads.Stage
                 continue
             if run.detect_s is None:
                 run.detect_s = time.monotonic() - started
-                stop_at = min(stop_at, time.monotonic() + LINGER_S)
+                stop_at = min(stop_at, time.monotonic() + LINGER_SECONDS)
             run.dominant = dominant(evaluation, noise.kind)
             suspects = evaluation.detections[noise.kind].suspects
             if suspects:
@@ -148,7 +148,7 @@ def run_once(watch: Watch, noise: loads.Noise, strength: int, stage: loads.Stage
     finally:
         stage.stop_noise()
     started = time.monotonic()
-    while run.detect_s is not None and time.monotonic() - started < CLEAR_WAIT_S:
+    while run.detect_s is not None and time.monotonic() - started < CLEAR_WAIT_SECONDS:
         if noise.kind not in triggered(watch.tick()):
             run.clear_s = time.monotonic() - started
             break
@@ -179,7 +179,7 @@ def table(runs: list[Run]) -> str:
         also = {kind: sum(kind in run.also for run in mine) for kind in sorted({k for run in mine for k in run.also})}
         lines.append(
             f"| {noise} | {strength} | {len(found)}/{len(mine)} | {sum(run.dominant for run in mine)}/{len(mine)} "
-            f"| {_span([run.detect_s for run in mine])} | {TARGET_S[strength]:.0f} "
+            f"| {_span([run.detect_s for run in mine])} | {TARGET_SECONDS[strength]:.0f} "
             f"| {_span([run.clear_s for run in mine])} "
             f"| {', '.join(f'{kind} {count}/{len(mine)}' for kind, count in also.items()) or '–'} "
             f"| {sum(run.right_suspect for run in mine)}/{len(mine)} | {_served(mine)} |"

@@ -24,7 +24,7 @@ from bench.noise import loads
 from cotenant.local.database import TIERS
 
 GROUPS = 150
-SETTLE_S = 5
+SETTLE_SECONDS = 5
 TARGETS = {
     "up --no-web, 150 groups more": "≤ 64 MiB, ≤ 2 %",
     "up, 150 groups more": "≤ 120 MiB",
@@ -52,7 +52,7 @@ def measure(options: list[str], seconds: float) -> Row:
             command, stdout=subprocess.DEVNULL, preexec_fn=loads.end_with_parent, start_new_session=True
         )
         try:
-            time.sleep(SETTLE_S)
+            time.sleep(SETTLE_SECONDS)
             began, used = time.monotonic(), _cpu_s(program.pid)
             time.sleep(seconds)
             cpu = (_cpu_s(program.pid) - used) / (time.monotonic() - began)
@@ -91,8 +91,8 @@ def pressed(seconds: float) -> Row:
         noises = {noise.name: noise for noise in loads.NOISES}
         noises["memory"].start(stage, 1)
         for _ in range(stage.cpus * 4):
-            stage.python(loads.SPIN, loads.LIMIT_S)
-        return measure(["--no-web"], min(seconds, loads.LIMIT_S - 2 * SETTLE_S))
+            stage.python(loads.SPIN, loads.LIMIT_SECONDS)
+        return measure(["--no-web"], min(seconds, loads.LIMIT_SECONDS - 2 * SETTLE_SECONDS))
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ import sys
 import time
 
 CONNECTIONS_MAX = 512
-TIMEOUT_S = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 class Client:
@@ -28,13 +28,13 @@ class Client:
     async def request(self, due: float) -> None:
         """Send one request that was due at a time, and note how long after it the answer was complete."""
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 connection = self._free.pop() if self._free else await self._connect()
                 await self._exchange(*connection)
                 self._free.append(connection)
         except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             self.failed += 1
-            self.done.append(int(TIMEOUT_S * 1e6))
+            self.done.append(int(TIMEOUT_SECONDS * 1e6))
             return
         self.done.append(int((time.monotonic() - due) * 1e6))
 

@@ -19,16 +19,16 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import scene
 
-MEASURE_S = 8.0
-PAUSE_S = 2.0
-SETTLE_S = {"cpu": 5.0, "io": 45.0, "memory": 45.0}
+MEASURE_SECONDS = 8.0
+PAUSE_SECONDS = 2.0
+SETTLE_SECONDS = {"cpu": 5.0, "io": 45.0, "memory": 45.0}
 
 
 def measured(load: scene.Load, nginx: scene.Counter, kind: str, other: scene.Counter | None) -> dict[str, float]:
     """Return percentiles and throughput over some seconds."""
     cpu, done = nginx.cpu_seconds(), scene.throughput(kind, other) if other else 0.0
     theirs, start = other.cpu_seconds() if other else 0.0, time.monotonic()
-    time.sleep(MEASURE_S)
+    time.sleep(MEASURE_SECONDS)
     stop = time.monotonic()
     seconds = stop - start
     values = load.between(start, stop)
@@ -52,16 +52,16 @@ def one_round(
         acting = scene.enforcing(files / f"data-{name}") if case == "protected" else None
         noise = None
         try:
-            time.sleep(15.0 if acting and kind != "cpu" else PAUSE_S)  # what is usual is learned in calm times
+            time.sleep(15.0 if acting and kind != "cpu" else PAUSE_SECONDS)  # what is usual is learned in calm times
             noise = scene.antagonist(kind, qos, name, files)
-            time.sleep(SETTLE_S[kind] if acting else PAUSE_S)
+            time.sleep(SETTLE_SECONDS[kind] if acting else PAUSE_SECONDS)
             other = scene.Counter(f"cotenant-{qos.lower()}/{name}")
             rows.append({"kind": kind, "case": case} | measured(load, nginx, kind, other))
         finally:
             for process in (noise, acting):
                 if process is not None:
                     scene.end(process)
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_SECONDS)
     return rows
 
 

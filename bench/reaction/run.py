@@ -26,7 +26,7 @@ from cotenant.model.evaluation import Evaluation
 from cotenant.model.policy import NodeSlo, ThresholdStrategy
 from cotenant.model.sample import Sample
 
-WAIT_S = 15.0
+WAIT_SECONDS = 15.0
 SETTLED_USEC = 0.02
 
 
@@ -76,7 +76,7 @@ def trial(own: groups.Groups, file: pathlib.Path, loads: workload.Workloads) -> 
     online = [loads.start("LS") for _ in range((os.cpu_count() or 1) * 2)]
     start = time.monotonic()
     found = None
-    while found is None and time.monotonic() - start < WAIT_S:
+    while found is None and time.monotonic() - start < WAIT_SECONDS:
         if int(file.read_text().split()[0]) < before:
             found = (time.monotonic() - start) * 1000
         time.sleep(0.002)

@@ -19,7 +19,7 @@ from cotenant.model import sample, series
 
 pytestmark = pytest.mark.slow
 
-PERIOD_S = 30.0
+PERIOD_SECONDS = 30.0
 HOURS = 16
 START = 1_796_000_000
 TODAY = parser.parse(
@@ -51,9 +51,9 @@ class Trace:
 
     def __init__(self, seed: int = 7, hours: float = HOURS, nodes: int = 1, episodes_every_s: int = 1800) -> None:
         self._seed = seed
-        self._steps = int(hours * 3600 / nodes / PERIOD_S)
+        self._steps = int(hours * 3600 / nodes / PERIOD_SECONDS)
         self.nodes = [f"n{n}" for n in range(nodes)]
-        last = START + self._steps * PERIOD_S
+        last = START + self._steps * PERIOD_SECONDS
         starts = range(START + 900, int(last) - 300, episodes_every_s)
         self.truth = truth.Truth({"": tuple(Episode(at, at + 300) for at in starts)})
         self._kept: list[sample.Sample] = []
@@ -73,15 +73,15 @@ class Trace:
     def _made(self) -> Iterator[sample.Sample]:
         noise = random.Random(self._seed)
         for step in range(self._steps):
-            at = START + step * PERIOD_S
+            at = START + step * PERIOD_SECONDS
             slow = any(episode.start <= at <= episode.end for episode in self.truth.of(""))
             for node in self.nodes:
                 value = {
                     "node": node,
                     "boot_id": "b",
-                    "uptime_s": 1000.0 + step * PERIOD_S,
+                    "uptime_s": 1000.0 + step * PERIOD_SECONDS,
                     "time": rfc3339(at),
-                    "period_s": PERIOD_S,
+                    "period_s": PERIOD_SECONDS,
                     **self.values(noise, slow),
                 }
                 yield sample.decode(sample._encoder.encode(value))

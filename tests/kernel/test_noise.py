@@ -22,10 +22,10 @@ from cotenant.kernel.sampler import Sampler, open_sampler
 from cotenant.model import sample as samples
 from cotenant.model.evaluation import DetectionName, Evaluation
 
-CALM_S = 4
-STATE_S = 25
-WHOLE_WINDOW_S = 12
-LONGEST_S = 30
+CALM_SECONDS = 4
+STATE_SECONDS = 25
+WHOLE_WINDOW_SECONDS = 12
+LONGEST_SECONDS = 30
 
 
 @dataclasses.dataclass
@@ -101,7 +101,9 @@ def test_noise_is_named_as_what_it_is_with_who_makes_it(scene: Scene, name: str)
     noise = next(noise for noise in loads.NOISES if noise.name == name)
     assert noise.kind is not None
     kind = noise.kind
-    scene.watch(lambda _, found: not any(state.triggered for state in found.detections.values()), CALM_S * 2, CALM_S)
+    scene.watch(
+        lambda _, found: not any(state.triggered for state in found.detections.values()), CALM_SECONDS * 2, CALM_SECONDS
+    )
     noise.start(scene.stage, 1)
     try:
         found, seen = scene.watch(
@@ -109,7 +111,7 @@ def test_noise_is_named_as_what_it_is_with_who_makes_it(scene: Scene, name: str)
                 is_dominant(found, kind)
                 and [suspect.name for suspect in found.detections[kind].suspects][:1] == [scene.stage.offline.path]
             ),
-            STATE_S,
+            STATE_SECONDS,
         )
     finally:
         scene.stage.stop_noise()
@@ -138,15 +140,18 @@ def test_offline_work_that_hurts_nobody_is_not_called_interference(
     # what this work does itself would be detected within a few seconds each time.
     try:
         started, found, seen = time.monotonic(), False, []
-        while not found and time.monotonic() - started < LONGEST_S:
+        while not found and time.monotonic() - started < LONGEST_SECONDS:
             found, seen = scene.watch(
-                harmless, STATE_S, WHOLE_WINDOW_S, lambda found: bool(found.detections[kind].triggered)
+                harmless, STATE_SECONDS, WHOLE_WINDOW_SECONDS, lambda found: bool(found.detections[kind].triggered)
             )
     finally:
         scene.stage.stop_noise()
     if not found:
         alone, _ = scene.watch(
-            lambda _, found: True, STATE_S, WHOLE_WINDOW_S, lambda found: bool(found.detections[kind].triggered)
+            lambda _, found: True,
+            STATE_SECONDS,
+            WHOLE_WINDOW_SECONDS,
+            lambda found: bool(found.detections[kind].triggered),
         )
         if not alone:
             pytest.skip("other work on this machine hurts the online work without this noise too: nothing can be told")

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.real
 
 COTENANT = (sys.executable, "-m", "cotenant")
 MIB = 1 << 20
-CURE_S = 200
+CURE_SECONDS = 200
 """The longest that a cure may take, and the noise to be there: where all CPUs are taken, offline work waits for one."""
-LIMIT_S = 2 * CURE_S + 50
+LIMIT_SECONDS = 2 * CURE_SECONDS + 50
 """No command goes on for longer."""
 ONLINE = """
 import mmap, os, sys, time
@@ -78,7 +78,7 @@ class Host:
 
     def run(self, qos: str, *command: str, options: tuple[str, ...] = ()) -> str:
         name = f"{self.name}-{len(self.commands)}"
-        ending = ("timeout", "-k", "1", str(LIMIT_S), *command)
+        ending = ("timeout", "-k", "1", str(LIMIT_SECONDS), *command)
         words = (*COTENANT, "run", "--qos", qos, "--name", name, *options, "--", *ending)
         self.commands.append(
             subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -229,7 +229,7 @@ def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.E
     """Run the loop until the victim has recovered; return it."""
     settings = enforcement.Settings(isolation=Parameters(look_seconds=4, steps_max=8))
     loop = enforcement.Enforcement(host.root, settings)
-    deadline = time.monotonic() + CURE_S
+    deadline = time.monotonic() + CURE_SECONDS
     stalled, told, hurt = [], [], False
     while time.monotonic() < deadline:
         tick = host.tick()
@@ -239,7 +239,7 @@ def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.E
         stalled.append(group.psi.io_some_ratio or 0.0)
         told.append(f"{detection.triggered} {detection.index} {isolation}")
         if detection.triggered and not hurt:
-            hurt, deadline = True, time.monotonic() + CURE_S
+            hurt, deadline = True, time.monotonic() + CURE_SECONDS
         if isolation is not None and isolation.recovered:
             assert isolation.suspect == be
             assert isolation.detection == kind
@@ -247,7 +247,7 @@ def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.E
             assert stalled[-1] < max(stalled)
             return loop
     loop.restore()
-    pytest.fail("\n".join([f"no recovery in {CURE_S} s", *told]))
+    pytest.fail("\n".join([f"no recovery in {CURE_SECONDS} s", *told]))
 
 
 def blkio_limits(host: Host, group: str) -> str:
@@ -284,7 +284,7 @@ def test_a_disk_antagonist_is_stepped_down_and_the_victim_recovers(host: Host, f
         host.tick()
     # Many large reads at once: 256 MiB in flight are far past the threshold on a fast disk, too.
     options = ["--size=256M", "--direct=1", "--ioengine=libaio", "--rw=randread", "--bs=1m", "--iodepth=64"]
-    options += [f"--filename={files / 'noise'}", "--numjobs=4", "--time_based", f"--runtime={LIMIT_S}"]
+    options += [f"--filename={files / 'noise'}", "--numjobs=4", "--time_based", f"--runtime={LIMIT_SECONDS}"]
     be = host.run("BE", "fio", "--name=noise", *options)
     loop = cure(host, "ioCongestion", victim, be)
     assert blkio_limits(host, be).strip()

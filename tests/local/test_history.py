@@ -103,7 +103,7 @@ def test_a_full_disk_is_told_and_tried_again(
     until(lambda: kept.state().dropped >= 2)
     # There is room again, and half a minute has passed.
     monkeypatch.setattr(kept, "_size_limit_bytes", database.SIZE_LIMIT_BYTES)
-    clock.advance(history.RETRY_S + 1)
+    clock.advance(history.RETRY_SECONDS + 1)
     kept.add(WALL_MS + 1000, values, [])
     until(lambda: kept.state().error is None and stored(kept) > before)
     kept.stop()

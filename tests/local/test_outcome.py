@@ -7,7 +7,7 @@ from cotenant.model.incident import Incident, Isolated, LatencyOutcome
 from cotenant.model.latency import P99, Quantile, ServiceLatency
 
 START = "2026-11-30T00:01:00Z"
-BEGIN_S = series.time_ms_of(START) / 1000
+BEGIN_SECONDS = series.time_ms_of(START) / 1000
 INCIDENT = Incident(id=series.time_ms_of(START), start=START)
 
 
@@ -37,7 +37,7 @@ class Story:
         *,
         at_least: bool = False,
     ) -> None:
-        at_s = BEGIN_S + self.second
+        at_s = BEGIN_SECONDS + self.second
         told = self.outcomes.follow(at_s, incident, p99(seconds, at_least=at_least), state)
         if told is not None:
             number, (self.outcome,) = told

@@ -39,7 +39,7 @@ async def test_the_sample_is_the_sample(client: httpx.AsyncClient) -> None:
 
 
 async def test_before_the_first_sample(client, feed, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cotenant.web.application.FIRST_SAMPLE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("cotenant.web.application.FIRST_SAMPLE_TIMEOUT_SECONDS", 0.0)
     feed.moment = None
     assert (await client.get("/healthz")).status_code == 200
     for path in ("/readyz", "/", "/api/v1/sample", "/api/v1/report", "/api/v1/cgroups"):

@@ -17,7 +17,7 @@ from cotenant.units.clock import Clock
 FORGET_SECONDS = 600.0
 """How long after it left the cluster a node is remembered."""
 MAX_NODES = 20_000
-MAX_UPTIME_S = 1e10
+MAX_UPTIME_SECONDS = 1e10
 """Three centuries: a node that says it runs for longer, or for NaN seconds, cannot be placed in time."""
 SUMMARY_NODES = 500
 SUMMARY_BYTES = 512 * 1024
@@ -165,4 +165,4 @@ class Fleet:
 
 
 def _is_placed(uptime_s: float | None) -> TypeGuard[float]:
-    return uptime_s is not None and 0.0 <= uptime_s <= MAX_UPTIME_S
+    return uptime_s is not None and 0.0 <= uptime_s <= MAX_UPTIME_SECONDS

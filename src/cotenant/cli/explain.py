@@ -10,7 +10,7 @@ from cotenant.cli import decisions, offline
 from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED
 
-TIMEOUT_S = 5.0
+TIMEOUT_SECONDS = 5.0
 OFFLINE = "offline"
 _LEDGER_REMEDY = "start `cotenant up --enforce`, or give the analyzer's page with --url"
 _SCHEDULER_REMEDY = "start `cotenant scheduler`, or give --scheduler URL"
@@ -109,7 +109,7 @@ def _get(url: str, remedy: str = "start `cotenant up`, or give a file of samples
     # No proxy: what is asked listens on this machine or on one that was named.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=TIMEOUT_S) as answer:
+        with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
             content: bytes = answer.read()
             return content
     except urllib.error.HTTPError as error:

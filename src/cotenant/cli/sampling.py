@@ -12,7 +12,7 @@ from cotenant.kernel.cgroup import classes
 from cotenant.model.sample import Sample
 from cotenant.units import errors
 
-PERIOD_MINIMUM_S = 0.005
+PERIOD_MINIMUM_SECONDS = 0.005
 PERIODS_IN_WINDOW = 3
 
 Period = Annotated[str, typer.Option(metavar="TIME", help="Time between two reads, like 1s or 500ms.")]
@@ -57,7 +57,7 @@ def open_sampler(
     :raises BadRoot: if the root has no ``proc``.
     """
     period_s = periods.seconds(period)
-    if period_s < PERIOD_MINIMUM_S:
+    if period_s < PERIOD_MINIMUM_SECONDS:
         raise BadPeriod(f"--period {period}: one look takes milliseconds itself; give 5ms or more")
     matches = [classes.Match.parse(text) for text in match or ()]
     place = roots.open_root(root)

@@ -19,12 +19,12 @@ MOST_VICTIMS = 5
 OWN_QUOTA_RATIO = 0.1
 """A group throttled in this share of periods waits for a CPU by its own quota, whatever else goes on."""
 
-_EVERY_S = 10.0
+_EVERY_SECONDS = 10.0
 _WEIGHT = 0.15
 """Each 10 s: a time constant of a minute. A sample is learned from when the 10 s after it were calm too: else the first
 second of pressure would pass for what a group usually does."""
 _RECENT = 5
-_RENEWED_S = 3.0
+_RENEWED_SECONDS = 3.0
 """Who is to blame does not change each second, and looking is the dear part of an incident."""
 _NO_BASELINE = 0.7
 _CLASS_FACTOR: Mapping[str | None, float] = {"offline": 1.0, "system": 0.8, None: 0.8, "online": 0.6}
@@ -88,7 +88,7 @@ class Groups:
         self._recent.clear()
         if self._pending is None:
             self._pending = (at, taken)
-        elif not 0 <= at - self._pending[0] < _EVERY_S:
+        elif not 0 <= at - self._pending[0] < _EVERY_SECONDS:
             self._learn(self._pending[1])
             self._pending = (at, taken)
 
@@ -109,7 +109,7 @@ class Groups:
     def blame(self, detection: evaluation.DetectionName, taken: sample.Sample, at: float) -> Blame:
         """Return the victims and suspects of a triggered detection, the worst first; looked at anew every 3 s."""
         known = self._blamed.get(detection)
-        if known and 0 <= at - known[0] < _RENEWED_S - 0.5:
+        if known and 0 <= at - known[0] < _RENEWED_SECONDS - 0.5:
             return known[1]
         self._now = self._now or _Second.of(taken)
         found = self._look(registry.DETECTORS[detection], [*self._recent, self._now])

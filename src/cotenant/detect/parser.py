@@ -42,7 +42,7 @@ class Parsed:
     remarks: tuple[str, ...] = ()
 
 
-def parse(text: str, file: str, period_s: float = rules.PERIOD_S) -> list[Parsed]:
+def parse(text: str, file: str, period_s: float = rules.PERIOD_SECONDS) -> list[Parsed]:
     """Return the rules of each document of a YAML or JSON text, at least one.
 
     :raises BadRules: with every problem found in it.
@@ -62,7 +62,7 @@ def parse(text: str, file: str, period_s: float = rules.PERIOD_S) -> list[Parsed
     return parsed
 
 
-def parse_object(value: Mapping[str, Any], place: str, period_s: float = rules.PERIOD_S) -> Parsed:
+def parse_object(value: Mapping[str, Any], place: str, period_s: float = rules.PERIOD_SECONDS) -> Parsed:
     """Return the rules of one object as the API server gives it; ``place`` stands for the file in errors.
 
     :raises BadRules: with every problem found in it.

@@ -14,7 +14,7 @@ from cotenant.model import evaluation
 
 API_VERSION = "cotenant.io/v1alpha1"
 KIND = "DetectionRuleConfig"
-PERIOD_S = 1.0
+PERIOD_SECONDS = 1.0
 """The sampling period that a window is held against where nobody says another."""
 
 PresetName = Literal["default", "mco"]

@@ -10,7 +10,7 @@ from typing import Literal
 from cotenant.detect import rules
 from cotenant.model import evaluation
 
-_GRAIN_S = 1e-6
+_GRAIN_SECONDS = 1e-6
 """Differences of monotonic readings carry rounding noise; a second is a second."""
 
 CALM_INDEX = 0.25
@@ -42,8 +42,8 @@ class Leaving:
             return False
         self.calm_s = 0.0 if self.calm_s is None else self.calm_s + step_s
         return (
-            self.calm_s >= hysteresis.leave_for_seconds - _GRAIN_S
-            and self.held_s >= hysteresis.min_hold_seconds - _GRAIN_S
+            self.calm_s >= hysteresis.leave_for_seconds - _GRAIN_SECONDS
+            and self.held_s >= hysteresis.min_hold_seconds - _GRAIN_SECONDS
         )
 
 
@@ -59,7 +59,7 @@ class DetectionState:
     def unknown(self, at: float, hysteresis: rules.Hysteresis) -> None:
         """Count an evaluation in which no signal is known: the timers stand still."""
         self._reached = 0
-        if self._known_at is None or at - self._known_at >= hysteresis.leave_for_seconds - _GRAIN_S:
+        if self._known_at is None or at - self._known_at >= hysteresis.leave_for_seconds - _GRAIN_SECONDS:
             self.triggered = None
 
     def known(self, at: float, step_s: float, reached: bool, calm: bool, hysteresis: rules.Hysteresis) -> None:
@@ -108,7 +108,7 @@ class HardState:
             self._past_since = None
         else:
             self._past_since = at if self._past_since is None else self._past_since
-            if at - self._past_since >= hysteresis.hard_enter_for_seconds - _GRAIN_S:
+            if at - self._past_since >= hysteresis.hard_enter_for_seconds - _GRAIN_SECONDS:
                 self.in_force = True
                 self._leaving = Leaving()
 

@@ -5,7 +5,7 @@ import datetime
 from cotenant.detect import errors
 from cotenant.model import sample
 
-_GRAIN_S = 1e-6
+_GRAIN_SECONDS = 1e-6
 
 
 class Timeline:
@@ -40,7 +40,7 @@ class Timeline:
             step_s = now + self._shift_s - self.at
         else:
             step_s = _wall_step_s(taken, self._time)
-        if step_s is not None and step_s < -_GRAIN_S:
+        if step_s is not None and step_s < -_GRAIN_SECONDS:
             step_s = None
         if step_s is None:
             self._shift_s = 0.0

@@ -18,7 +18,7 @@ from cotenant.model import rate
 from cotenant.model.sample import MissingReason, Sample
 from cotenant.units import clock as clocks
 
-MIN_DEADLINE_S = 2.0
+MIN_DEADLINE_SECONDS = 2.0
 """A read that takes longer hangs. An overloaded machine is slower than usual, and must not look like a hung one."""
 MAX_DESCRIPTORS = 32768
 _WORD = re.compile("[!-~]{1,253}")
@@ -144,7 +144,7 @@ def open_sampler(
         matches=matches,
         counters=perf.Perf(root),
         probing=probe.open_probe(root) if llc_probe else "not_enabled",
-        deadline_s=max(2 * period_s, MIN_DEADLINE_S),
+        deadline_s=max(2 * period_s, MIN_DEADLINE_SECONDS),
     )
 
 

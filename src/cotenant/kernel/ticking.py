@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 NICE = -10
 """Of the threads that sample. They take a hundredth of a CPU; without it, a machine four times oversubscribed leaves
 seconds between two ticks just when they are needed."""
-LOG_EVERY_S = 60.0
+LOG_EVERY_SECONDS = 60.0
 """A tick that fails each second is logged this often."""
 
 
@@ -75,6 +75,6 @@ class SamplingThread:
 
     def _report(self, error: Exception) -> None:
         now = self._clock.monotonic()
-        if self._logged_at is None or now - self._logged_at >= LOG_EVERY_S:
+        if self._logged_at is None or now - self._logged_at >= LOG_EVERY_SECONDS:
             self._logged_at = now
             log.error("tick failed (%d so far): %s: %s", self.failures, type(error).__name__, error, exc_info=error)

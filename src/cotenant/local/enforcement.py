@@ -28,8 +28,8 @@ from cotenant.units.clock import Clock, SystemClock
 log = logging.getLogger(__name__)
 
 EVICTING = ("cpu_evict", "memory_evict")
-LOG_EVERY_S = 60.0
-ROUND_LIMIT_S = 10.0
+LOG_EVERY_SECONDS = 60.0
+ROUND_LIMIT_SECONDS = 10.0
 """A round that took longer is a gap: what happened in it is not known."""
 SUPPRESS_PERCENT = 65
 _ON = ClassQos(cpu_qos=CpuQos(enable=True))
@@ -159,7 +159,7 @@ class Enforcement:
         failures = self._state.failed_rounds_total + 1
         self._state = msgspec.structs.replace(self._state, failed_rounds_total=failures)
         now = self._clock.monotonic()
-        if self._logged_s is None or now - self._logged_s >= LOG_EVERY_S:
+        if self._logged_s is None or now - self._logged_s >= LOG_EVERY_SECONDS:
             self._logged_s = now
             log.error("round failed (%d so far): %s: %s", failures, type(error).__name__, error, exc_info=error)
 
@@ -189,7 +189,7 @@ class Enforcement:
         seconds = 0.0 if self._accounted_s is None else now - self._accounted_s
         self._accounted_s = now
         groups = {group.pod.key: group.path for group in seen.groups if group.pod is not None}
-        if 0 < seconds <= ROUND_LIMIT_S:
+        if 0 < seconds <= ROUND_LIMIT_SECONDS:
             found = ledger.entries(seen, self._settings.slo, quotas, groups)
             self.books.take(found, seconds, self._clock.wall())
         for outcome in done.outcomes:

@@ -1,7 +1,7 @@
 """History: a thread of its own that writes to the database, so that a slow or full disk never delays a sample.
 
 Degraded modes, each seen in :meth:`History.state`: the disk is full or fails (points are dropped, tried again every
-:data:`RETRY_S`); the database is damaged (moved aside under a name that is told, and started anew).
+:data:`RETRY_SECONDS`); the database is damaged (moved aside under a name that is told, and started anew).
 """
 
 import contextlib
@@ -26,10 +26,10 @@ FILE_NAME = "history.sqlite"
 QUEUE_LIMIT = 120
 """Points that wait for a slow disk; older ones are dropped, and counted."""
 
-RETRY_S = 30.0
-TIDY_EVERY_S = 10.0
-STOP_TIMEOUT_S = 3.0
-READ_TURN_S = 1.0
+RETRY_SECONDS = 30.0
+TIDY_EVERY_SECONDS = 10.0
+STOP_TIMEOUT_SECONDS = 3.0
+READ_TURN_SECONDS = 1.0
 SIGNIFICANT_DIGITS = 5
 
 Entry = tuple[int, dict[str, float], list[Incident], Ledger | None]
@@ -72,10 +72,10 @@ class History:
     def stop(self) -> None:
         """Write what waits, within a few seconds, and close."""
         try:
-            self._queue.put(None, timeout=STOP_TIMEOUT_S)
+            self._queue.put(None, timeout=STOP_TIMEOUT_SECONDS)
         except queue.Full:
             return  # The disk hangs: the thread is a daemon and ends with the process.
-        self._thread.join(STOP_TIMEOUT_S)
+        self._thread.join(STOP_TIMEOUT_SECONDS)
 
     def add(
         self, time_ms: int, values: dict[str, float], incidents: list[Incident], ledger: Ledger | None = None
@@ -156,7 +156,7 @@ class History:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         """Let one thread read at a time; the others give up soon, so that a disk that hangs holds one thread only."""
-        if not self._reading.acquire(timeout=READ_TURN_S):
+        if not self._reading.acquire(timeout=READ_TURN_SECONDS):
             raise Unavailable("history: the disk does not answer")
         try:
             yield
@@ -217,7 +217,7 @@ class History:
                 next((ledger for *_, ledger in reversed(batch) if ledger is not None), None),
             )
             if now >= self._tidy_at:
-                self._tidy_at = now + TIDY_EVERY_S
+                self._tidy_at = now + TIDY_EVERY_SECONDS
                 self._database.tidy(batch[-1][0])
                 self._size_bytes = self._database.size_bytes()
             self._error = None
@@ -261,8 +261,8 @@ class History:
             self._database.close()
             self._database = None
         # A damaged file is opened again at once, which moves it aside.
-        self._retry_at = self._clock.monotonic() + (0.0 if is_damaged(error) else RETRY_S)
-        text = f"not written: {error} ({self.path}); carrying on without, next try in {RETRY_S:.0f} s"
+        self._retry_at = self._clock.monotonic() + (0.0 if is_damaged(error) else RETRY_SECONDS)
+        text = f"not written: {error} ({self.path}); carrying on without, next try in {RETRY_SECONDS:.0f} s"
         if self._error is None:
             log.warning("history %s", text)
         self._error = text

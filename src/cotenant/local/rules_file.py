@@ -33,7 +33,7 @@ def read_text(path: pathlib.Path, *, plain: bool = False) -> str:
         raise refused("is not UTF-8 text") from error
 
 
-def load(path: pathlib.Path, period_s: float = rules.PERIOD_S) -> list[parser.Parsed]:
+def load(path: pathlib.Path, period_s: float = rules.PERIOD_SECONDS) -> list[parser.Parsed]:
     """Return the rules of each document of a file.
 
     :raises BadRules: if it cannot be read, or with every problem found in it.

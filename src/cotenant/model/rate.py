@@ -12,7 +12,7 @@ Value = float | MissingReason
 
 MAX_PERIODS = 10.0
 """Past so many periods (suspended machine, stopped process) the mean says nothing of now: the sample is stale."""
-MIN_GAP_S = 30.0
+MIN_GAP_SECONDS = 30.0
 """A gap shorter than this is never called one: an overloaded node samples late, and that is when it matters."""
 
 
@@ -23,7 +23,7 @@ def elapsed(before_s: float | None, now_s: float, period_s: float) -> float | Mi
     seconds = now_s - before_s
     if seconds <= 0:
         return "reset"
-    if seconds > max(MAX_PERIODS * period_s, MIN_GAP_S):
+    if seconds > max(MAX_PERIODS * period_s, MIN_GAP_SECONDS):
         return "stale"
     return seconds
 

@@ -26,7 +26,7 @@ from cotenant.web.page import Page
 from cotenant.web.stream import Broadcast, event_of
 
 BODY_LIMIT_BYTES = 4096
-FIRST_SAMPLE_TIMEOUT_S = 3.0
+FIRST_SAMPLE_TIMEOUT_SECONDS = 3.0
 INCIDENTS_SHADED = 60
 """The newest ones, for the page's charts and list."""
 
@@ -138,7 +138,7 @@ class Site:
         return self._feed.latest()
 
     async def page(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         if moment is None:
             return HTMLResponse(self._page.waiting(), 503, {"Refresh": "1", "Cache-Control": "no-store"})
         incidents = await run_in_threadpool(self._recent_incidents, moment)
@@ -160,11 +160,11 @@ class Site:
         return Response("ok\n", media_type="text/plain")
 
     async def sample(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         return _no_sample() if moment is None else answer(moment.sample)
 
     async def report(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         if moment is None:
             return _no_sample()
         return answer(
@@ -178,7 +178,7 @@ class Site:
         )
 
     async def cgroups(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         if moment is None:
             return _no_sample()
         return answer(openapi.CgroupList(time=moment.sample.time, cgroups=moment.sample.cgroups))
@@ -202,15 +202,15 @@ class Site:
             return refusal(503, str(error))
 
     async def enforcement(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         return _no_sample() if moment is None else answer(openapi.Enforcement(enforcement=moment.enforcement))
 
     async def latency(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         return _no_sample() if moment is None else answer(openapi.LatencyList(services=list(moment.latencies)))
 
     async def ledger(self, request: Request) -> Response:
-        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_S)
+        moment = await self._moment(FIRST_SAMPLE_TIMEOUT_SECONDS)
         if moment is None:
             return _no_sample()
         found = Ledger() if moment.enforcement is None else moment.enforcement.ledger

@@ -9,16 +9,16 @@ import asyncio
 import h11
 from uvicorn.protocols.http import h11_impl
 
-ARRIVAL_S = 10.0
-TAKING_S = 30.0
+ARRIVAL_SECONDS = 10.0
+TAKING_SECONDS = 30.0
 
 
 class BoundedConnection(h11_impl.H11Protocol):
     """One HTTP/1.1 connection; ended when a request has not arrived, or written bytes are not taken, in time."""
 
-    arrival_s = ARRIVAL_S
+    arrival_s = ARRIVAL_SECONDS
     """From the first byte of a request (for the first one: from the connection) to its last."""
-    taking_s = TAKING_S
+    taking_s = TAKING_SECONDS
     """How long written bytes may wait for a client that does not read."""
 
     _arriving: asyncio.TimerHandle | None = None

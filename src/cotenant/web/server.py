@@ -14,7 +14,7 @@ from cotenant.web.feed import Moment
 CONCURRENCY_LIMIT = 128
 """Connections at once; more are answered 503."""
 
-STOP_TIMEOUT_S = 2
+STOP_TIMEOUT_SECONDS = 2
 
 
 class WebServer:
@@ -35,7 +35,7 @@ class WebServer:
             server_header=False,
             limit_concurrency=CONCURRENCY_LIMIT,
             timeout_keep_alive=10,
-            timeout_graceful_shutdown=STOP_TIMEOUT_S,
+            timeout_graceful_shutdown=STOP_TIMEOUT_SECONDS,
         )
         self._server = serving.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None

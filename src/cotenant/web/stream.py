@@ -12,7 +12,7 @@ CLIENTS_LIMIT = 32
 QUEUE_LIMIT = 5
 """Events that wait for one client. One more, and it is dropped; it reconnects by itself and loses nothing it needs."""
 
-SEND_TIMEOUT_S = 10.0
+SEND_TIMEOUT_SECONDS = 10.0
 
 Event = bytes
 
@@ -27,7 +27,7 @@ class Client:
 class Broadcast:
     """Hands events to clients. Everything runs in the event loop's thread."""
 
-    def __init__(self, clients_limit: int = CLIENTS_LIMIT, send_timeout_s: float = SEND_TIMEOUT_S) -> None:
+    def __init__(self, clients_limit: int = CLIENTS_LIMIT, send_timeout_s: float = SEND_TIMEOUT_SECONDS) -> None:
         self._clients: set[Client] = set()
         self._clients_limit = clients_limit
         self._send_timeout_s = send_timeout_s

@@ -66,7 +66,7 @@ def test_a_swap_of_groups_is_found_by_the_next_full_look(tmp_path):
     found = look(tmp_path)
     found.groups(0.0)
     (tmp_path / "a.slice").rename(tmp_path / "b.slice")
-    assert found.groups(tree.RESCAN_S + 1) == ["b.slice"]
+    assert found.groups(tree.RESCAN_SECONDS + 1) == ["b.slice"]
 
 
 def test_the_number_of_groups_is_bounded(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from cotenant.kernel.tracing import GroupTrace
 from cotenant.model.sample import MissingReason
 from cotenant.units.histogram import Histogram
 
-LOOK_AGAIN_S = 10.0
+LOOK_AGAIN_SECONDS = 10.0
 """An inode that nothing has (a group that was removed) makes us look no more often than this."""
 
 
@@ -29,7 +29,9 @@ class Latencies:
             return traced
         if self._top is None:
             return "unsupported"
-        if traced.keys() - self._paths.keys() and (self._looked_s is None or now_s - self._looked_s > LOOK_AGAIN_S):
+        if traced.keys() - self._paths.keys() and (
+            self._looked_s is None or now_s - self._looked_s > LOOK_AGAIN_SECONDS
+        ):
             self._paths, self._looked_s = tree.inodes(self._top), now_s
         known = dict.fromkeys(groups)
         merged: dict[str, Histogram] = {}

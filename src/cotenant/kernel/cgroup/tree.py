@@ -13,7 +13,7 @@ MAX_INNER = 10_000
 MAX_DEPTH = 10
 MAX_PLAIN_DEPTH = 3
 """How deep groups are sampled that somebody made by hand or by a tool that we do not know."""
-RESCAN_S = 30.0
+RESCAN_SECONDS = 30.0
 """How long a group may stay unnoticed that came in the same instant as another one went."""
 
 _OURS = re.compile(r"cotenant-(?:lse|lsr|ls|system|be)")
@@ -76,7 +76,7 @@ class Tree:
 
     def groups(self, now_s: float) -> list[str]:
         """Return the paths of the groups that matter, parents first, without a leading slash."""
-        if self._scanned_s is None or now_s - self._scanned_s > RESCAN_S or now_s < self._scanned_s:
+        if self._scanned_s is None or now_s - self._scanned_s > RESCAN_SECONDS or now_s < self._scanned_s:
             self._directories.forget()
             self._scanned_s = now_s
         elif self._directories.is_unchanged():
