@@ -189,6 +189,7 @@ def test_suppression_by_cpu_set_by_the_worked_values(
     [
         ({"node": {"cpu_millicores": 100, "memory_bytes": None}, "system": None, "pods": {"default/be": None}}, 0),
         ({"node": {"cpu_millicores": "many"}}, 2),
+        ({"node": {"cpu_millicores": -1}}, 2),
         ([], 2),
     ],
 )
@@ -274,6 +275,25 @@ def test_null_is_absent_and_what_is_wrong_is_one_line(
     if status == 2:
         assert len(err.splitlines()) == 1
         assert "pods.json" in err
+
+
+@pytest.mark.parametrize("name", ["node_object", "nrt"])
+def test_another_kind_in_place_of_what_was_asked_for_is_refused(
+    cotenant: Commands, place: pathlib.Path, name: str
+) -> None:
+    status, _, err = cotenant.enforce(Node(place, "mainline"), [], slo(), **{name: {"kind": "Pod", "metadata": {}}})
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "kind is Pod" in err
+
+
+def test_a_word_that_means_nothing_is_named(cotenant: Commands, place: pathlib.Path) -> None:
+    strange = slo(
+        resourceUsedThresholdWithBE={"enable": True, "cpuSuppressPolicy": "cpusets"},
+        cpuBurstStrategy={"policy": "Auto"},
+    )
+    err = cotenant.enforce(Node(place, "mainline").describe(), [], strange, "--dry-run")[2]
+    assert "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy: 'cpusets' is none of cpuset, cfsQuota" in err
+    assert "spec.cpuBurstStrategy.policy: 'Auto' is none of none, cpuBurstOnly" in err
 
 
 def test_a_directory_that_is_no_tree_is_refused(cotenant: Commands, tmp_path: pathlib.Path) -> None:

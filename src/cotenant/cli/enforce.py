@@ -96,13 +96,13 @@ def _look(
 
     found = probing.choose(root, interface) if interface is not None else probing.probe(root)
     cpus = topology.read(root)
-    described = inputs.read_object(nrt, wanted="a NodeResourceTopology") if nrt else None
+    described = inputs.read_object(nrt, "NodeResourceTopology") if nrt else None
     if nrt and described is not None:
         cpus = nodes.decode_topology(described, str(nrt), cpus)
     # Without one the kubelet's CPU policy is taken to be "none": there is nobody else to ask.
     cpus = msgspec.structs.replace(cpus, stated=True)
     if node:
-        here = nodes.decode_node(inputs.read_object(node, wanted="a Node"), str(node), topology.node(root, cpus))
+        here = nodes.decode_node(inputs.read_object(node, "Node"), str(node), topology.node(root, cpus))
     else:
         here = topology.node(root, cpus)
     if described is not None:

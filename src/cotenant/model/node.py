@@ -3,7 +3,7 @@
 import decimal
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -95,9 +95,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 class Use(msgspec.Struct, frozen=True, kw_only=True):
     """What one thing uses. None is unknown."""
 
-    cpu_millicores: float | None = None
-    memory_bytes: int | None = None
-    throttled_ratio: float | None = None
+    cpu_millicores: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    memory_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    throttled_ratio: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

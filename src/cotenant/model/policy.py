@@ -316,6 +316,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 _NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
 QUANTITIES: frozenset[str] = frozenset({"totalNetworkBandwidth", *_NETWORK})
 """By field name: texts that are quantities (a number of network QoS is a percentage of the total instead)."""
+_NAMED = frozenset(key for key in CHOICES if key.endswith("Policy"))
+"""Those whose name means one thing wherever it stands."""
 ORDERED: tuple[tuple[str, str], ...] = (
     ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
     ("memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent"),
@@ -392,6 +394,9 @@ def _within_range(value: Any, place: str, complaints: list[str]) -> Any:
         return value
     kept = {}
     for key, item in value.items():
+        words = CHOICES.get(key) if key in _NAMED or place.endswith("cpuBurstStrategy") else None
+        if words and isinstance(item, str) and item and item not in words:
+            complaints.append(f"{place}.{key}: {item!r} is none of {', '.join(words)}")
         bounds = RANGES.get(key)
         if bounds and isinstance(item, int) and not isinstance(item, bool) and not bounds[0] <= item <= bounds[1]:
             complaints.append(f"{place}.{key}: {item} is not within {bounds[0]}..{bounds[1]}; ignored")
