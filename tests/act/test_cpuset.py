@@ -100,3 +100,24 @@ def test_a_host_application_of_class_ls_gets_the_share_pools(machine: Make) -> N
     place = {"base": "CgroupRoot", "relativePath": "app.slice"}
     node.enforce({"hostApplications": [{"name": "a", "qos": "LS", "cgroupPath": place}]})
     assert node.read("cpuset", "app.slice", "cpuset.cpus") == "2-7"
+
+
+def test_an_online_container_in_the_offline_directory_keeps_its_cpus_while_suppression_is_off(machine: Make) -> None:
+    node = machine()
+    node.pod("own", "Guaranteed", "LSR", annotations=given("0-1"))
+    ls = node.pod("ls", "BestEffort", "LS")
+    off = {"resourceUsedThresholdWithBE": {"enable": False}}
+    node.enforce(off)
+    assert cpus(node, ls) == "2-7"
+    assert not writes(node.enforce(off), "cpuset.cpus")
+    assert cpus(node, ls) == "2-7"
+
+
+def test_cpus_that_the_node_does_not_have_are_left_out_and_named(machine: Make) -> None:
+    node = machine()
+    partly = node.pod("partly", "Guaranteed", "LSR", annotations=given("6-9"))
+    gone = node.pod("gone", "Guaranteed", "LSR", annotations=given("8-9"), containers=[{"limits": {"cpu": "2"}}])
+    plan = node.enforce({})
+    assert (cpus(node, partly), cpus(node, gone)) == ("6-7", "0-5")
+    assert sum("does not have 8-9" in text for text in plan.left_out) == 2
+    assert not any(gone in (item.path or "") for item in plan.items if "quota" in (item.path or ""))

@@ -6,6 +6,7 @@ from cotenant.act.registry import strategy
 from cotenant.model.pod import Container, Pod
 from cotenant.model.policy import NodeSlo
 from cotenant.model.snapshot import PodGroup, Snapshot
+from cotenant.units import cpulist
 from cotenant.units.limit import NONE
 
 
@@ -14,13 +15,13 @@ def container_cpus(
 ) -> tuple[frozenset[int], str] | None:
     """Return the CPUs of a container and why, or None where they are not ours to say.
 
-    In this order: the CPUs that the scheduler gave the pod; the share pools of the NUMA nodes it gave; the system's
+    In this order: the CPUs that the scheduler gave the pod, as far as the node has them; the share pools of the NUMA nodes it gave; the system's
     CPUs; all share pools for LS; nothing for offline pods; nothing under the kubelet's static policy; all share pools.
     """
     pod = group.pod
     if pod is None:
         return None
-    own = cpu_pool.own(pod)
+    own = _present(snapshot, cpu_pool.own(pod))
     if own:
         return own, "the scheduler gave it these CPUs"
     if pod.resource_status.numa_nodes:
@@ -33,6 +34,11 @@ def container_cpus(
     if group.qos == "BestEffort" or pod.best_effort or snapshot.topology.kubelet_policy == "static":
         return None
     return cpu_pool.union(cpu_pool.share_pools(snapshot)), "share pools, as nobody gave it CPUs"
+
+
+def _present(snapshot: Snapshot, cpus: frozenset[int]) -> frozenset[int]:
+    """Return those of the CPUs that the node has; all of them where its CPUs are not known."""
+    return cpus & snapshot.topology.ids if snapshot.topology.cpus else cpus
 
 
 @strategy("cpuset", fields=("spec.hostApplications",), features=("cpuset.cpus",))
@@ -54,6 +60,10 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     for group in snapshot.groups:
         if group.pod is None or not group.pod.active:
             continue
+        own = cpu_pool.own(group.pod)
+        if absent := own - _present(snapshot, own):
+            given = f"pod {group.pod.key}: the scheduler gave it CPUs {cpulist.render(own)}"
+            draft.left_out.append(f"{given}, of which this node does not have {cpulist.render(absent)}")
         for child in group.containers:
             found = container_cpus(snapshot, group, child.container)
             if found is None:
@@ -61,10 +71,15 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
             present = cgroup.cpus(snapshot, child.path)
             if pinned and present and present <= pinned and group.pod.kube_qos == "Guaranteed":
                 continue
+            reason = f"pod {group.pod.key}: {found[1]}"
             if present == found[0]:
-                continue  # an empty list on v2 is all CPUs already
-            cgroup.set_cpus(draft, child.path, found[0], f"pod {group.pod.key}: {found[1]}")
-        if cpu_pool.own(group.pod):
+                # An empty list on v2 is all CPUs already. Stated all the same: else a strategy that is switched off
+                # takes the file for its own and releases it.
+                path = cgroup.cpuset_path(snapshot, child.path)
+                draft.write(path, snapshot.files.read(path or "") or "", reason)
+                continue
+            cgroup.set_cpus(draft, child.path, found[0], reason)
+        if _present(snapshot, own):
             _lift_quota(draft, group, group.pod)
     _host_applications(draft, slo)
 
