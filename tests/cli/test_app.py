@@ -48,6 +48,21 @@ def test_what_is_not_there_is_one_line_with_its_place_and_exit_2(
     assert "/nonexistent" in said.err or "127.0.0.1:1" in said.err
 
 
+@pytest.mark.parametrize(
+    ("closed", "printed"),
+    [
+        ("<&-", f"cotenant {cotenant.__version__}\n"),
+        ("2>&-", f"cotenant {cotenant.__version__}\n"),
+        (">&-", ""),
+        ("<&- >&- 2>&-", ""),
+    ],
+)
+def test_a_stream_that_was_closed_before_is_one_that_nobody_reads(closed: str, printed: str) -> None:
+    line = f'exec "$0" -m cotenant --version {closed}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
+
+
 @pytest.mark.parametrize("words", [["check", "--json"], ["--version"]], ids=["much", "little"])
 def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
     with open("/dev/full", "w") as full:

@@ -90,6 +90,13 @@ def test_presets_are_listed_and_an_unknown_one_is_refused(capsys: pytest.Capture
     assert "no preset 'mc0'; there are default, mco" in err
 
 
+def test_who_only_looks_makes_no_directory(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    assert json.loads(run(capsys, "history", "--data", str(data), "--json")[1]) == []
+    assert run(capsys, "rollback", "--data", str(data))[0] == 2
+    assert not data.exists()
+
+
 def test_history_and_rollback(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, data = tmp_path / "r.yaml", tmp_path / "data"
     store = revisions.Revisions(data)

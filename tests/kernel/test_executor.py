@@ -1,6 +1,7 @@
 import errno
 import os
 import pathlib
+import resource
 from collections.abc import Callable
 
 import pytest
@@ -198,6 +199,17 @@ def test_one_writer_at_a_time(tree: Tree) -> None:
     with lock.writing(tree.root), pytest.raises(lock.Locked, match=f"process {os.getpid()}"):
         executor.Executor(tree.root, sleep=lambda seconds: None).apply([write(SHARES, "2")])
     assert tree.read(SHARES) == "1024\n"
+
+
+def test_the_lock_needs_no_room_for_who_holds_it(tree: Tree) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # no file can grow, as on a full disk
+    try:
+        with lock.writing(tree.root):
+            held = (tree.root.run_dir / "lock").read_bytes()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert held == b""
 
 
 def test_without_a_place_for_the_journal_nothing_is_written(tree: Tree) -> None:

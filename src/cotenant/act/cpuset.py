@@ -15,8 +15,9 @@ def container_cpus(
 ) -> tuple[frozenset[int], str] | None:
     """Return the CPUs of a container and why, or None where they are not ours to say.
 
-    In this order: the CPUs that the scheduler gave the pod, as far as the node has them; the share pools of the NUMA nodes it gave; the system's
-    CPUs; all share pools for LS; nothing for offline pods; nothing under the kubelet's static policy; all share pools.
+    In this order: the CPUs that the scheduler gave the pod, as far as the node has them; the share pools of the NUMA
+    nodes it gave; the system's CPUs; all share pools for LS; nothing for offline pods; nothing under the kubelet's
+    static policy; all share pools.
     """
     pod = group.pod
     if pod is None:

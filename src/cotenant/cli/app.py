@@ -62,8 +62,16 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its status."""
+    _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words))
+
+
+def _open_streams() -> None:
+    """Let a standard stream that was closed before we started be one that nobody reads."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _flush() -> None:

@@ -158,7 +158,7 @@ def history(
         return
     from cotenant.local import listening, revisions
 
-    found = revisions.Revisions(listening.data_directory(data)).history()
+    found = revisions.Revisions(listening.data_place(data)).history()
     if as_json:
         printing.print_json(found)
         return
@@ -196,7 +196,7 @@ def rollback(
         return
     from cotenant.local import listening, revisions
 
-    taken = revisions.Revisions(listening.data_directory(data)).roll_back(number, rules)
+    taken = revisions.Revisions(listening.data_place(data)).roll_back(number, rules)
     target = str(rules or taken.file)
     if as_json:
         printing.print_json({"revision": taken.number, "time": taken.time, "file": target})

@@ -127,7 +127,7 @@ def _recorded(given: Options, today: "Rules") -> "Recorded":
 
     sources = given.sources or [HISTORY]
     if sources == [HISTORY]:
-        return past.of_history(listening.data_directory(given.data), today.window_seconds)
+        return past.of_history(listening.data_place(given.data), today.window_seconds)
     if sources == [PROMETHEUS]:
         fetching.check_url(given.url)
         signals = [

@@ -45,8 +45,10 @@ def writing(
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise RunDirectoryUnusable(f"{path}: not a plain file: move it away")
         _acquire(descriptor, str(path), wait_seconds, sleep)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # For the message to whoever waits, no more: a full disk must not keep `restore` from its work.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

@@ -102,18 +102,22 @@ def token_of(data: pathlib.Path, token_file: pathlib.Path | None) -> str:
     return token
 
 
+def data_place(given: pathlib.Path | None) -> pathlib.Path:
+    """Return where history and token are kept, for those who only look: nothing need be there."""
+    if given is not None:
+        return given
+    if os.geteuid() == 0:
+        return pathlib.Path("/var/lib/cotenant")
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (pathlib.Path(state) if os.path.isabs(state) else pathlib.Path.home() / ".local" / "state") / "cotenant"
+
+
 def data_directory(given: pathlib.Path | None) -> pathlib.Path:
     """Return the directory for history and token, made when it is not there.
 
     :raises BadDataDirectory: if it cannot be made.
     """
-    if given is not None:
-        path = given
-    elif os.geteuid() == 0:
-        path = pathlib.Path("/var/lib/cotenant")
-    else:
-        state = os.environ.get("XDG_STATE_HOME", "")
-        path = (pathlib.Path(state) if os.path.isabs(state) else pathlib.Path.home() / ".local" / "state") / "cotenant"
+    path = data_place(given)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
