@@ -15,13 +15,13 @@ def test_only_fields_that_are_set_to_something_are_reported() -> None:
             "systemStrategy": {"totalNetworkBandwidth": "10Gi"},
             "resourceQOSStrategy": {
                 "lsClass": {"blkioQOS": {"enable": False}},
-                "beClass": {"cpuQOS": {"schedIdle": 1}},
+                "beClass": {"cpuQOS": {"schedIdle": 1}, "networkQOS": {"egressLimit": 50, "ingressLimit": 50}},
                 "lsrClass": {"blkioQOS": {"blocks": [{"name": "vda"}]}},
             },
         }
     }
     assert {field for field, _ in slo_fields.refused(slo)} == {
-        "spec.systemStrategy.totalNetworkBandwidth",
+        "spec.resourceQOSStrategy.beClass.networkQOS.ingressLimit",
         "spec.resourceQOSStrategy.beClass.cpuQOS.schedIdle",
         "spec.resourceQOSStrategy.lsrClass.blkioQOS.blocks[].name",
     }

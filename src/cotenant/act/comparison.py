@@ -279,5 +279,11 @@ KNOWN: tuple[Known, ...] = (
         _is_one_way,
     ),
     Known("block_io", ("io.max", "io.weight", "io.latency"), "koordlet has block I/O on cgroup v1 only"),
+    Known(
+        "network",
+        ("net_cls.classid",),
+        "koordlet marks traffic for tc, by classes of its own, only with its gate TCNetworkQoS (off by default)",
+    ),
+    Known("network", (), "koordlet does not know openEuler's network QoS"),
     Known("core_sched", (), "koordlet's core scheduling is behind its gate CoreSched, which is off by default"),
 )

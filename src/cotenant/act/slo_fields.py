@@ -9,11 +9,14 @@ from cotenant.model import policy
 
 _CLASS = "spec.resourceQOSStrategy"
 _NO_DIRECTORY = "online classes have no directory of their own; use the pod annotation koordinator.sh/blkioQOS"
-_NETWORK = "openEuler's bandwidth belongs to the whole node and is set with bwmcli -s; other kernels have none"
+_ONLINE_NETWORK = "openEuler's network QoS bounds offline traffic alone; other kernels have none"
+_RECEIVED = "openEuler's network QoS bounds what is sent, not what is received; other kernels have none"
 _ROOT = "the root group has nothing of this kind; only blkioQOS applies there"
 
 REFUSED: Mapping[str, str] = {
-    f"{_CLASS}.policies.netQOSPolicy": "network shaping by tc or Terway belongs to the network plug-in",
+    f"{_CLASS}.policies.netQOSPolicy": (
+        "tc and Terway are the network plug-in's; openEuler's network QoS is used where it is, whatever this says"
+    ),
     **{
         f"{_CLASS}.{name}Class.cpuQOS.schedIdle": (
             "cpu.idle on a QoS directory keeps the kubelet from starting; offline pods get it one by one instead"
@@ -23,13 +26,9 @@ REFUSED: Mapping[str, str] = {
     f"{_CLASS}.systemClass.cpuQOS.coreExpeller": "system tasks share cores with everybody",
     **{f"{_CLASS}.{name}Class.blkioQOS": _NO_DIRECTORY for name in ("lsr", "ls", "system")},
     f"{_CLASS}.systemClass.resctrlQOS": "system tasks stay in the default group, whose limits are the hardware's",
-    **{f"{_CLASS}.{name}Class.networkQOS": _NETWORK for name in ("lsr", "ls", "system")},
-    **{
-        f"{_CLASS}.beClass.networkQOS.{field}": _NETWORK
-        for field in ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
-    },
+    **{f"{_CLASS}.{name}Class.networkQOS": _ONLINE_NETWORK for name in ("lsr", "ls", "system")},
+    **{f"{_CLASS}.beClass.networkQOS.{field}": _RECEIVED for field in ("ingressRequest", "ingressLimit")},
     **{f"{_CLASS}.cgroupRoot.{kind}": _ROOT for kind in ("cpuQOS", "memoryQOS", "resctrlQOS", "networkQOS")},
-    "spec.systemStrategy.totalNetworkBandwidth": _NETWORK,
     "spec.extensions": "extensions are other programs' and mean nothing here",
 }
 """By prefix of the field's path."""

@@ -24,6 +24,14 @@ OWNED_ELSEWHERE = frozenset(
 )  # fmt: skip
 """What the kubelet, the runtime and systemd set in groups of theirs, at a resize or on reload. A value that they have
 put there since is newer than the one that the journal keeps."""
+_SILENT: Mapping[str, tuple[str, str]] = {
+    f"net_qos_{name}": (
+        "the file showed nothing before the first write, whatever was in force",
+        f"set it with bwmcli -s {name}",
+    )
+    for name in ("bandwidth", "waterline")
+}
+"""Why some files cannot be put back that keep no level, and the remedy."""
 NAMED_TASKS = 5
 _NOT_OURS = "the tasks of another root are not this machine's"
 _FORK_ROUNDS = 5
@@ -168,9 +176,8 @@ def _may_be_written(writer: executor.Executor, entry: journal.Entry, result: Res
         return False
     sticky = name in executor.STICKY_FILES and current.strip() != "0"
     if entry.irreversible or sticky:
-        result.irreversible.append(
-            _left(writer, entry, "the kernel keeps this level for the life of the group", "recreate the pod")
-        )
+        why, remedy = _SILENT.get(name, ("the kernel keeps this level for the life of the group", "recreate the pod"))
+        result.irreversible.append(_left(writer, entry, why, remedy))
         return False
     known = [*entry.values, entry.old or ""]
     newer = entry.complete and not entry.line.aside and not any(_explains(name, value, current) for value in known)
