@@ -51,11 +51,31 @@ def test_a_topology_object_overrides_the_trees() -> None:
 
 @pytest.mark.parametrize(
     "annotations",
-    [{"node.koordinator.sh/reservation": "{"}, {"node.koordinator.sh/reservation": '{"reservedCPUs":"x"}'}],
+    [
+        {"node.koordinator.sh/reservation": "{"},
+        {"node.koordinator.sh/reservation": '{"reservedCPUs":"x"}'},
+        {"node.koordinator.sh/reservation": '{"resources":{"memory":[]}}'},
+    ],
 )
 def test_an_annotation_that_cannot_be_read_is_named_with_its_file(annotations: dict[str, str]) -> None:
     with pytest.raises(nodes.BadNode, match=r"node\.json"):
         nodes.decode_node({"metadata": {"annotations": annotations}}, "node.json", HERE)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"node.koordinator.sh/cpu-shared-pools": '[{"node":0,"cpuset":"x"}]'},
+        {"node.koordinator.sh/be-cpu-shared-pools": '[{"node":0,"cpuset":"3-0"}]'},
+        {"node.koordinator.sh/be-cpu-shared-pools": '["0-3"]'},
+        {"node.koordinator.sh/pod-cpu-allocs": "1"},
+        {"node.koordinator.sh/pod-cpu-allocs": "[null]"},
+        {"node.koordinator.sh/pod-cpu-allocs": '[{"cpuset":"x","managedByKubelet":true}]'},
+    ],
+)
+def test_a_topology_that_cannot_be_read_is_refused_before_a_strategy_asks_it(annotations: dict[str, str]) -> None:
+    with pytest.raises(nodes.BadNode, match=r"nrt\.json"):
+        nodes.decode_topology({"metadata": {"annotations": annotations}}, "nrt.json", CPUS)
 
 
 def test_a_topology_as_koordlet_writes_it() -> None:

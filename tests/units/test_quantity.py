@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from cotenant.units import quantity
@@ -18,8 +20,9 @@ def test_whole(text: str | int, value: int) -> None:
     assert quantity.whole(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Q", "1 Gi", "--1", "0x10", "1e", "NaN"])
-def test_bad_quantity(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "x", "1Q", "1 Gi", "--1", "0x10", "1e", "NaN", None, True, [], {"cpu": 1}])
+def test_bad_quantity(text: Any) -> None:
+    """Annotations hold what anybody wrote, and not only texts."""
     with pytest.raises(quantity.BadQuantity, match="quantity"):
         quantity.parse(text)
 

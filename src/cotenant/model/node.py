@@ -221,13 +221,19 @@ def with_topology_annotations(node: Node, value: Any, place: str) -> Node:
 def _pools(annotations: Mapping[str, Any], name: str, place: str) -> tuple[Pool, ...] | None:
     text = annotations.get(name)
     listed = None if text is None else _json(text, name, place)
-    return None if listed is None else tuple(msgspec.convert(listed, list[Pool]))
+    if listed is None:
+        return None
+    pools = tuple(msgspec.convert(listed, list[Pool]))
+    for pool in pools:
+        cpulist.parse(pool.cpuset)  # whoever asks for the CPUs of a pool later is not prepared for none
+    return pools
 
 
 def _pinned(annotations: Mapping[str, Any], place: str) -> frozenset[int]:
     text = annotations.get(CPU_ALLOCATIONS_ANNOTATION)
-    listed = _json(text, CPU_ALLOCATIONS_ANNOTATION, place) if text is not None else []
-    sets = [cpulist.parse(str(a.get("cpuset") or "")) for a in listed or [] if a.get("managedByKubelet")]
+    listed = _json(text, CPU_ALLOCATIONS_ANNOTATION, place) if text is not None else None
+    given = msgspec.convert(listed or [], list[dict[str, Any]])
+    sets = [cpulist.parse(str(a.get("cpuset") or "")) for a in given if a.get("managedByKubelet")]
     return frozenset().union(*sets)
 
 

@@ -35,12 +35,18 @@ class BadQuantity(errors.CotenantError):
     """The text is not a quantity or a duration."""
 
 
-@functools.lru_cache(maxsize=1024)
 def parse(value: str | int | float) -> decimal.Decimal:
     """Return the exact value of a Kubernetes quantity (``"500m"`` → 0.5, ``"2Gi"`` → 2147483648, ``4`` → 4).
 
-    :raises BadQuantity: if it is not one.
+    :raises BadQuantity: if it is not one, whatever else it is: annotations hold what anybody wrote.
     """
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise BadQuantity(f"quantity {value!r}: write a number with an optional suffix, like 500m, 2 or 4Gi")
+    return _parse(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse(value: str | int | float) -> decimal.Decimal:
     match = _QUANTITY.fullmatch(str(value).strip())
     if not match:
         raise BadQuantity(f"quantity {value!r}: write a number with an optional suffix, like 500m, 2 or 4Gi")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.manager.overcommit import names, strategy, zones
+from cotenant.manager.overcommit import cluster, names, strategy, zones
 from cotenant.manager.overcommit.consumption import Consumption, PodUse, Use
 from cotenant.manager.overcommit.nodes import NodeFacts
 from cotenant.manager.overcommit.pods import PodFacts
@@ -151,3 +151,12 @@ def test_zones_together_never_offer_more_than_the_node_would(rest: int, held: li
     assert all(0 <= value <= 30_000 for value in offered)
     if min(offered) > 0:
         assert sum(offered) <= left
+
+
+@pytest.mark.parametrize("wrong", [{"name": 5}, {"resources": 1}, {"resources": [None]}, {"resources": [{"name": []}]}])
+def test_zones_of_another_shape_are_left_as_they_are(wrong: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    value = {"metadata": {"name": "n1"}, "zones": [{"name": "node-0", "type": "Node", "resources": [], **wrong}]}
+    receiver = cluster.Topologies(lambda name: None)
+    receiver.put("n1", msgspec.convert(value, zones.TopologyObject))
+    assert not receiver.facts
+    assert "its zones are left as they are" in caplog.text

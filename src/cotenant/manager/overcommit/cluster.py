@@ -14,6 +14,7 @@ from cotenant.manager.overcommit.pods import PodFacts
 from cotenant.manager.overcommit.zones import ZoneFacts
 from cotenant.units import quantity
 from cotenant.units.clock import Clock
+from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class Topologies:
     def put(self, key: str, value: zones.TopologyObject) -> None:
         try:
             self.facts[key] = zones.decode(value)
-        except (quantity.BadQuantity, KeyError) as error:
+        except (quantity.BadQuantity, KeyError, *MALFORMED) as error:
             self.facts.pop(key, None)
             _log.warning("noderesourcetopology/%s: %s; its zones are left as they are", key, error)
             return

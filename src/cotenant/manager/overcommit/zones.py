@@ -27,6 +27,17 @@ class TopologyObject(msgspec.Struct, frozen=True, kw_only=True):
     zones: list[dict[str, Any]] = []
 
 
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    name: str
+
+
+class _Shape(msgspec.Struct, frozen=True, gc=False):
+    """What every zone has, whatever else is in it."""
+
+    name: str
+    resources: list[_Named] | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """One NUMA node."""
@@ -52,7 +63,9 @@ def decode(value: TopologyObject) -> ZoneFacts:
     """Return the zones of a node that are NUMA nodes and say how large they are.
 
     :raises BadQuantity: if an amount in it is no quantity.
+    :raises DecodeError: if a zone is of another shape.
     """
+    msgspec.convert(value.zones, list[_Shape])
     return ZoneFacts(
         resource_version=value.metadata.resource_version,
         zones=tuple(zone for raw in value.zones if (zone := _zone(raw)) is not None),
