@@ -72,6 +72,7 @@ def test_basic_info(text: str | None, model: str | None) -> None:
         ({"enable": True, "resourceAmplificationRatio": {"cpu": 1.5}}, "1.20", '{"cpu":1.8}'),
         ({"enable": False}, "1.20", '{"cpu":1.2}'),
         ({"enable": False}, "1.00", None),
+        ({"enable": False}, "1e400", None),  # out of its range: somebody else's slip
         ({"enable": True, "resourceAmplificationRatio": {"memory": 1}}, "broken", '{"memory":1}'),
     ],
 )

@@ -11,7 +11,7 @@ import msgspec
 
 from cotenant.api.koordinator.topology import CpuBasicInfo
 from cotenant.manager.overcommit.strategy import exact
-from cotenant.model.node import CPU_NORMALIZATION_RANGE
+from cotenant.model.node import CPU_NORMALIZATION_RANGE, cpu_normalization
 from cotenant.units.malformed import MALFORMED
 
 DEFAULT_RATIO = "1.00"
@@ -74,7 +74,7 @@ def amplification(strategy: Mapping[str, Any], normalization_text: str | None) -
     """
     said = strategy.get("resourceAmplificationRatio") or {} if strategy.get("enable") is True else {}
     found = {name: exact(value) for name, value in said.items()}
-    cpu = found.get("cpu", Fraction(1)) * max(_number(normalization_text) or Fraction(1), Fraction(1))
+    cpu = found.get("cpu", Fraction(1)) * cpu_normalization(normalization_text)[0]
     if cpu > 1:
         found["cpu"] = cpu
     return {name: float(value) for name, value in sorted(found.items())}
