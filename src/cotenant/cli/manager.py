@@ -46,6 +46,10 @@ class Options:
     node_metric: Annotated[
         Literal["auto", "always", "never"], typer.Option(help="When nodes are asked for NodeMetrics: auto while read.")
     ] = "auto"
+    overcommit: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(help="When nodes offer batch and mid resources by us: auto while no koord-manager lives."),
+    ] = "auto"
     webhook_listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the webhook answers over HTTPS; without it there is none.")
     ] = ""
@@ -123,6 +127,7 @@ def _settings(given: Options) -> "program.Settings":
             slo_config=controller.Place.parse(given.slo_config, "--slo-config"),
             analyzer=peer,
             node_metric=given.node_metric,
+            overcommit=given.overcommit,
             webhook=_webhook(given),
             latency=given.latency,
         ),

@@ -23,6 +23,7 @@ DEFAULT_NAMESPACE = "cotenant-system"
 FIELD_MANAGER = "cotenant-manager"
 
 NodeMetricWhen = Literal["auto", "always", "never"]
+OvercommitWhen = Literal["auto", "always", "never"]
 
 
 class BadPlace(CotenantError):
@@ -61,6 +62,8 @@ class Settings:
     """Who tells what nodes use."""
     node_metric: NodeMetricWhen = "auto"
     """When nodes are asked for NodeMetrics: ``auto`` while somebody reads them."""
+    overcommit: OvercommitWhen = "auto"
+    """When nodes offer batch and mid resources by us: ``auto`` while no manager of Koordinator's lives."""
     webhook: WebhookSettings = dataclasses.field(default_factory=WebhookSettings)
     latency: bool = False
     """Read the latency of online services."""

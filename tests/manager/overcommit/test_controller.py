@@ -18,6 +18,7 @@ from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.api import timestamp
 from cotenant.kube.channel import Peer
+from cotenant.manager import controller as controllers
 from cotenant.manager.overcommit import controller, names
 from cotenant.manager.overcommit.controller import Overcommit
 from cotenant.manager.slo import readers
@@ -211,6 +212,7 @@ async def test_a_node_that_is_not_understood_is_left_as_it_is_and_counted(world:
         found["metadata"]["annotations"] = {**found["metadata"]["annotations"], names.THIRD_PARTY_ANNOTATION: "{"}
         world.cluster.api.put(NODES, "n1", **found)
         await until(lambda: "cotenant_overcommit_nodes_unread 1.0" in metrics(world))
+        world.cluster.clock.advance(1)  # a second report within a second would be taken for the first
         world.report("5")
         await asyncio.sleep(0.1)
         assert world.offered() == 4_000
@@ -277,6 +279,26 @@ async def test_koordinators_own_manager_is_left_its_resources_while_it_lives(wor
         await until(lambda: world.report("2") or world.offered() == 4_000, 15)  # its lease is not renewed any more
         renew()
         await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world), 15)
+
+
+@pytest.mark.parametrize(("when", "offered", "standing"), [("always", 4_000, "0.0"), ("never", None, "1.0")])
+async def test_who_is_told_does_not_ask_who_else_lives(
+    world: World, when: controllers.OvercommitWhen, offered: int | None, standing: str
+) -> None:
+    leases = "apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases"
+    spec = {"holderIdentity": "koord-manager-0", "renewTime": "1"} if when == "always" else {}
+    world.cluster.api.put(leases, "koordinator-manager", spec=spec)
+    settings = dataclasses.replace(world.cluster.context.settings, overcommit=when)
+    world.cluster.context = dataclasses.replace(world.cluster.context, settings=settings)
+    world.add_node()
+    world.report("2")
+    async with world.running():
+        await until(lambda: f"cotenant_overcommit_standing_back {standing}" in metrics(world))
+        if offered is not None:
+            await until(lambda: world.offered() == offered)
+        else:
+            await asyncio.sleep(0.3)
+            assert world.offered() is None
 
 
 async def test_nothing_is_written_before_it_is_known_who_else_does(

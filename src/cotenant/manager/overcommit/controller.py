@@ -71,10 +71,16 @@ class Term:
         self.feed = Feed(context.client, context.namespace, context.clock, self._touch, context.settings.analyzer)
         place = context.settings.slo_config.namespace
         self.rival = readers.Readers(context.client, place, context.clock, readers.MANAGER)
-        """Koordinator's own manager: while it lives, these resources are its."""
+        """Koordinator's own manager."""
         self.falls = self._reconciler("falls", functools.partial(self._due, falls_only=True), FALLS_PER_SECOND)
         self.rises = self._reconciler("rises", self._due, RISES_PER_SECOND)
         self.zones = self._reconciler("zones", self._due_zones, ZONES_PER_SECOND)
+
+    @property
+    def is_standing_back(self) -> bool:
+        """Whether these resources are somebody else's: Koordinator's manager's while it lives, or whose it was told."""
+        when = self._context.settings.overcommit
+        return when == "never" or (when == "auto" and self.rival.alive)
 
     def _reconciler(self, what: str, due: Due, per_second: float) -> Reconciler:
         budget = Budget(self._clock, per_second, per_second)
@@ -142,7 +148,7 @@ class Term:
         if node is None:
             self._forget(name)
             return None
-        if self.rival.alive:
+        if self.is_standing_back:
             return None
         resolved = self.strategy_of(node)
         if name in self.nodes.problems or resolved is None:
@@ -181,7 +187,7 @@ class Term:
 
     def _due_zones(self, name: str) -> Write | None:
         """Return what makes a node's zones follow the node."""
-        if self.rival.alive:
+        if self.is_standing_back:
             return None
         facts, node, account = self.topologies.facts.get(name), self.nodes.facts.get(name), self.accounts.get(name)
         if facts is None or node is None or account is None:

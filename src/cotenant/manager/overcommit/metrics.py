@@ -40,8 +40,8 @@ class OvercommitCollector(registry.Collector):
             gauge("cotenant_overcommit_nodes_unread", "Nodes not understood.", value=len(term.nodes.problems)),
             gauge(
                 "cotenant_overcommit_standing_back",
-                "1 while Koordinator's own manager lives, whose these resources are then.",
-                value=float(term.rival.alive),
+                "1 while these resources are somebody else's: Koordinator's own manager's while it lives.",
+                value=float(term.is_standing_back),
             ),
             counter("cotenant_overcommit_tables", "Usage tables that came from the analyzer.", value=term.feed.tables),
             counter("cotenant_overcommit_stream_failures", "Calls for them that failed.", value=term.feed.failures),
