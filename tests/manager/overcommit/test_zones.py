@@ -81,7 +81,12 @@ def test_what_is_not_bound_is_spread_evenly() -> None:
 
 @pytest.mark.parametrize(
     "bound",
-    [ResourceStatus(numa_nodes=(1,)), ResourceStatus(cpuset="2-3"), ResourceStatus(cpuset="3", numa_nodes=(0,))],
+    [
+        ResourceStatus(numa_nodes=(1,)),
+        ResourceStatus(cpuset="2-3"),
+        ResourceStatus(cpuset="3", numa_nodes=(0,)),
+        ResourceStatus(numa_nodes=(1, 7)),  # there is no node 7 to be bound to
+    ],
 )
 def test_a_pod_counts_where_it_is_bound(bound: ResourceStatus) -> None:
     assert values(measured(18_000, web=10_000), pod("web", 0, bound)) == [26_000, 16_000]

@@ -141,10 +141,13 @@ def _shares(facts: ZoneFacts, pod: PodFacts | None) -> Mapping[int, Fraction]:
             at = [facts.zone_of_cpu[cpu] for cpu in cpulist.parse(pod.bound.cpuset) if cpu in facts.zone_of_cpu]
         except cpulist.BadCpuList:
             at = []
-        if at and set(at) <= set(numbers):
-            return _spread(at)
-    if pod is not None and pod.bound.numa_nodes and set(pod.bound.numa_nodes) <= set(numbers):
-        return _spread(pod.bound.numa_nodes)
+        here = [number for number in at if number in numbers]
+        if here:
+            return _spread(here)
+    if pod is not None:
+        here = [number for number in pod.bound.numa_nodes if number in numbers]  # it cannot be bound elsewhere
+        if here:
+            return _spread(here)
     return _spread(numbers)
 
 
