@@ -2,11 +2,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kube.conftest import api, client
 
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import Rulebook
 from cotenant.model import sample
 from cotenant.units.clock import ManualClock
+
+__all__ = ["api", "client"]
 
 MakeSample = Callable[..., sample.Sample]
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.authentication import Identity, Refused, Reviewer
@@ -27,7 +27,7 @@ READER = "system:serviceaccount:cotenant-system:cotenant-manager"
 
 
 @pytest.fixture
-def users(api: ApiServer) -> dict[str, dict[str, Any]]:  # noqa: F811
+def users(api: ApiServer) -> dict[str, dict[str, Any]]:
     """Users by token; any other token is not valid."""
     return api.users
 
@@ -43,7 +43,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def reviewer(client: Client, clock: ManualClock) -> Reviewer:  # noqa: F811
+def reviewer(client: Client, clock: ManualClock) -> Reviewer:
     return Reviewer(client, [ACCOUNT], clock, size=3)
 
 
@@ -97,7 +97,7 @@ async def test_while_the_api_server_is_away_known_tokens_go_on(
     users: dict[str, Any],
     reviewer: Reviewer,
     clock: ManualClock,
-    api: ApiServer,  # noqa: F811
+    api: ApiServer,
 ) -> None:
     users["t"] = user()
     await reviewer.identify("Bearer t")
@@ -128,7 +128,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path,
 
 
 @pytest.fixture
-def receiver(fleet: Fleet, reviewer: Reviewer, client: Client, clock: ManualClock) -> receiving.Receiver:  # noqa: F811
+def receiver(fleet: Fleet, reviewer: Reviewer, client: Client, clock: ManualClock) -> receiving.Receiver:
     readers = Reviewer(client, [READER], clock)
     return receiving.Receiver(
         fleet,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following
@@ -57,7 +57,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client, clock: ManualClock) -> AsyncIterator[World]:  # noqa: F811
+async def world(api: ApiServer, client: Client, clock: ManualClock) -> AsyncIterator[World]:
     made = World(api, client, clock)
     yield made
     for task in made.tasks:

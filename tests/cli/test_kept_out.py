@@ -4,20 +4,12 @@ import http.server
 import json
 import pathlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from cotenant.cli import app
 
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{name: here, context: {cluster: here, user: nobody}}]
-clusters: [{name: here, cluster: {server: "http://127.0.0.1:%d"}}]
-users: [{name: nobody, user: {}}]
-"""
 TOLERANT = {"metadata": {"namespace": "a", "name": "t"},
             "spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}  # fmt: skip
 REFUSED = {"metadata": {"namespace": "kube-system", "name": "proxy"}, "spec": {"template": {"spec": {}}}}
@@ -39,13 +31,11 @@ class Lists(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def kubeconfig(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+def kubeconfig(kubeconfig_of: Callable[[int], pathlib.Path]) -> Iterator[pathlib.Path]:
     with http.server.HTTPServer(("127.0.0.1", 0), Lists) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        path = tmp_path / "kubeconfig"
-        path.write_text(KUBECONFIG % server.server_port)
-        yield path
+        yield kubeconfig_of(server.server_port)
         server.shutdown()
         serving.join()
 

@@ -1,37 +1,22 @@
 import json
 import pathlib
-import subprocess
-import sys
-import urllib.error
 import urllib.request
 
 import pytest
+from tests.cli import process
 
 from cotenant.cli import app
 
 
 def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(kubeconfig: pathlib.Path) -> None:
-    command = [sys.executable, "-m", "cotenant", "manager", "--kubeconfig", str(kubeconfig)]
-    with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url = json.loads(process.stdout.readline())["url"]
-            with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
-                assert "cotenant_manager_leading 0.0" in text
-                assert "process_resident_memory_bytes" in text
-            with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
-                assert answer.status == 200
-        finally:
-            process.terminate()
-            try:
-                status = process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        assert status == 0
+    with process.running("manager", f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--json") as line:
+        url = json.loads(line)["url"]
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+            assert "cotenant_manager_leading 0.0" in text
+            assert "process_resident_memory_bytes" in text
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            assert answer.status == 200
 
 
 @pytest.mark.parametrize("place", ["config", "a/b/c", "/config", "koordinator-system/"])

@@ -10,6 +10,7 @@ import urllib.request
 from typing import Any
 
 import pytest
+from tests.cli import process
 
 from cotenant.cli import app, failures, handing_over
 from cotenant.node import program
@@ -96,26 +97,15 @@ def test_it_answers_while_everybody_is_away_and_ends_on_sigterm(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         metrics = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [
-        *(sys.executable, "-m", "cotenant", "node", "--node=n1", f"--kubeconfig={kubeconfig}", f"--metrics={metrics}"),
-        *("--kubelet=http://127.0.0.1:1", "--analyzer=127.0.0.1:1", f"--state={tmp_path}", "--evict"),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert "node n1, mode observe" in process.stdout.readline()
-            text, deadline = "", time.monotonic() + 10
-            while "cotenant_node_verdicts_removed_total 0.0" not in text:  # the last to begin
-                assert time.monotonic() < deadline, text
-                with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
-                    text = answer.read().decode()
-            assert 'cotenant_node_mode{mode="observe"} 1.0' in text
-            assert 'cotenant_node_evictions_total{result="accepted"} 0.0' in text
-        finally:
-            process.terminate()
-            try:
-                status = process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-    assert status == 0
+    with process.running(
+        *("node", "--node=n1", f"--kubeconfig={kubeconfig}", f"--metrics={metrics}", f"--state={tmp_path}"),
+        *("--kubelet=http://127.0.0.1:1", "--analyzer=127.0.0.1:1", "--evict"),
+    ) as line:
+        assert "node n1, mode observe" in line
+        text, deadline = "", time.monotonic() + 10
+        while "cotenant_node_verdicts_removed_total 0.0" not in text:  # the last to begin
+            assert time.monotonic() < deadline, text
+            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+                text = answer.read().decode()
+        assert 'cotenant_node_mode{mode="observe"} 1.0' in text
+        assert 'cotenant_node_evictions_total{result="accepted"} 0.0' in text

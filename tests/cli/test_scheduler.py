@@ -1,11 +1,10 @@
 import http.client
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 import yaml
+from tests.cli import process
 
 from cotenant.cli import app
 
@@ -13,36 +12,26 @@ FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
 
 
 def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
-    command = [sys.executable, "-m", "cotenant", "scheduler", "--reports", str(FIXTURES / "reports.json")]
-    with subprocess.Popen([*command, "--listen", "127.0.0.1:0", "--json"], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            started = json.loads(server.stdout.readline())
-            assert started["reports"] == 4
-            connection = http.client.HTTPConnection(started["url"].removeprefix("http://"), timeout=10)
-            connection.connect()
-            first = connection.sock
-            for name, field in (("kube-filter-names", "NodeNames"), ("kube-filter-nodes", "Nodes")):
-                body = (FIXTURES / f"{name}.json").read_bytes()
-                connection.request("POST", "/kube/filter", body, {"Content-Type": "application/json"})
-                answer = connection.getresponse()
-                assert answer.status == 200
-                assert json.loads(answer.read())[field] is not None
-            assert connection.sock is first
-            connection.request("POST", "/kube/filter", b" " * (34 << 20), {"Content-Type": "application/json"})
-            answer = connection.getresponse()  # seen although all of it was sent first
-            assert answer.status == 413
-            assert answer.getheader("connection") == "close"
-            answer.read()
-            connection.close()
-        finally:
-            server.terminate()
-            try:
-                status = server.wait(10)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                raise
-        assert status == 0
+    reports = str(FIXTURES / "reports.json")
+    with process.running("scheduler", "--reports", reports, "--listen", "127.0.0.1:0", "--json") as line:
+        started = json.loads(line)
+        assert started["reports"] == 4
+        connection = http.client.HTTPConnection(started["url"].removeprefix("http://"), timeout=10)
+        connection.connect()
+        first = connection.sock
+        for name, field in (("kube-filter-names", "NodeNames"), ("kube-filter-nodes", "Nodes")):
+            body = (FIXTURES / f"{name}.json").read_bytes()
+            connection.request("POST", "/kube/filter", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            assert answer.status == 200
+            assert json.loads(answer.read())[field] is not None
+        assert connection.sock is first
+        connection.request("POST", "/kube/filter", b" " * (34 << 20), {"Content-Type": "application/json"})
+        answer = connection.getresponse()  # seen although all of it was sent first
+        assert answer.status == 413
+        assert answer.getheader("connection") == "close"
+        answer.read()
+        connection.close()
 
 
 @pytest.mark.parametrize(

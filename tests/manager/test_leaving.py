@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import typer.testing
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.cli import app
 from cotenant.kube.client import Client
@@ -25,7 +25,7 @@ NODES = "api/v1/nodes"
 
 
 @pytest.fixture
-def cluster(api: ApiServer) -> ApiServer:  # noqa: F811
+def cluster(api: ApiServer) -> ApiServer:
     for listed_at in (PODS, ALL_PODS, SETS, REVISIONS, LEASES, SECRETS, CONFIG_MAPS, NODES):
         api.objects[listed_at] = {}
     return api
@@ -41,7 +41,7 @@ def done(message: bytes) -> dict[str, Any]:
     return {"terminated": {"exitCode": 0, "message": message.decode()}}
 
 
-async def test_nodes_and_the_pods_to_make_anew_are_told(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_nodes_and_the_pods_to_make_anew_are_told(cluster: ApiServer, client: Client) -> None:
     cluster.put(SETS, "cotenant-restore", status={"desiredNumberScheduled": 2, "observedGeneration": 1})
     restorer(cluster, "n1", **done(leaving.message_of(7, 1, ["u1", "gone"])))
     restorer(cluster, "n2", **done(leaving.message_of(0, 0, [])))
@@ -52,7 +52,7 @@ async def test_nodes_and_the_pods_to_make_anew_are_told(cluster: ApiServer, clie
     assert found.pods == ["batch/job", "gone"]
 
 
-async def test_nodes_that_did_not_answer_are_named_with_the_reason(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_nodes_that_did_not_answer_are_named_with_the_reason(cluster: ApiServer, client: Client) -> None:
     cluster.put(SETS, "cotenant-restore", status={"desiredNumberScheduled": 3, "observedGeneration": 1})
     restorer(cluster, "n1", **done(leaving.message_of(1, 0, [])))
     restorer(cluster, "n2", waiting={"reason": "ImagePullBackOff"})
@@ -62,7 +62,7 @@ async def test_nodes_that_did_not_answer_are_named_with_the_reason(cluster: ApiS
     assert set(found.restored) == {"n1"}
 
 
-async def test_a_set_whose_pods_are_not_there_yet_is_not_done(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_a_set_whose_pods_are_not_there_yet_is_not_done(cluster: ApiServer, client: Client) -> None:
     cluster.put(SETS, "cotenant-restore", status={})
     clock = ManualClock()
     found = await leaving.wait_for_nodes(client, NAMESPACE, 0, clock)
@@ -76,7 +76,7 @@ def test_a_message_fits_into_a_pods_status() -> None:
     assert json.loads(message)["morePods"] == 500 - leaving.MESSAGE_PODS
 
 
-async def test_what_the_programs_made_is_removed_and_nothing_else(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_what_the_programs_made_is_removed_and_nothing_else(cluster: ApiServer, client: Client) -> None:
     for name in ("cotenant-analyzer", "cotenant-manager", "somebody"):
         cluster.put(LEASES, name)
     cluster.put(SECRETS, "cotenant-webhook-tls")
@@ -96,14 +96,14 @@ async def test_what_the_programs_made_is_removed_and_nothing_else(cluster: ApiSe
     assert set(cluster.objects[REVISIONS]) == {"set-1", "theirs-1"}
 
 
-async def test_orders_on_nodes_are_taken_off(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_orders_on_nodes_are_taken_off(cluster: ApiServer, client: Client) -> None:
     cluster.put(NODES, "n1", metadata={"labels": {"cotenant.io/mode": "enforce", "pool": "a"}})
     cluster.put(NODES, "n2", metadata={"labels": {"pool": "a"}})
     assert await leaving.take_labels(client) == ["n1"]
     assert cluster.objects[NODES]["n1"]["metadata"]["labels"] == {"pool": "a"}
 
 
-async def test_programs_that_still_run_are_named(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_programs_that_still_run_are_named(cluster: ApiServer, client: Client) -> None:
     assert await leaving.wait_for_programs(client, NAMESPACE, 5, SystemClock()) == []
     cluster.put(PODS, "cotenant-node-x", spec={}, status={})
     assert await leaving.wait_for_programs(client, NAMESPACE, 0, ManualClock()) == ["cotenant-node-x"]

@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
-from tests.act.conftest import machine  # noqa: F401 - fixture
 from tests.act.machine import Machine
 
 from cotenant.kernel import paths
@@ -108,7 +107,7 @@ def test_a_kubelet_that_is_away_and_a_torn_state_leave_what_was_known(told: Told
 
 
 def test_cpus_are_kept_from_round_to_round_and_told_who_has_none(
-    machine: Callable[..., Machine],  # noqa: F811
+    machine: Callable[..., Machine],
     told: Told,
     tmp_path: pathlib.Path,
     caplog: pytest.LogCaptureFixture,
@@ -128,7 +127,7 @@ def test_cpus_are_kept_from_round_to_round_and_told_who_has_none(
 
 
 def test_switched_off_everybody_is_told_why(
-    machine: Callable[..., Machine],  # noqa: F811
+    machine: Callable[..., Machine],
     told: Told,
     tmp_path: pathlib.Path,
 ) -> None:

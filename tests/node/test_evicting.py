@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client, status  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer, status
 
 from cotenant.kube.client import Client
 from cotenant.model.pod import Container, Pod
@@ -49,7 +49,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client) -> World:  # noqa: F811
+async def world(api: ApiServer, client: Client) -> World:
     return World(api, client)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.api import timestamp
 from cotenant.kube.client import Client
@@ -53,7 +53,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client) -> World:  # noqa: F811
+async def world(api: ApiServer, client: Client) -> World:
     return World(api, client)
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 
-from tests.act.conftest import machine  # noqa: F401 - fixture
 from tests.act.machine import Machine
 
 from cotenant.model.policy import CgroupPath, HostApplication
 from cotenant.node import presence
 
 
-def test_pods_and_host_applications_by_the_path_of_their_group(machine: Callable[..., Machine]) -> None:  # noqa: F811
+def test_pods_and_host_applications_by_the_path_of_their_group(machine: Callable[..., Machine]) -> None:
     node = machine()
     group = node.pod("web", "Burstable", "LS")
     node.group("kubepods/besteffort/poduid-unlisted")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.kube.conftest import ApiServer, api, client, status  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer, status
 
 from cotenant.kernel import paths
 from cotenant.kube.client import Client
@@ -78,7 +78,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client, tmp_path: pathlib.Path) -> World:  # noqa: F811
+async def world(api: ApiServer, client: Client, tmp_path: pathlib.Path) -> World:
     return World(api, client, tmp_path)
 
 

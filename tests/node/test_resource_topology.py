@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.act.conftest import machine  # noqa: F401 - fixture
 from tests.act.machine import Machine
-from tests.kube.conftest import ApiServer, api, client, status  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer, status
 
 from cotenant.api.koordinator.names import CPU_BASIC_INFO_ANNOTATION
 from cotenant.kernel import paths
@@ -50,7 +49,7 @@ def value(want: resource_topology.Wanted | None, name: str) -> Any:
     return json.loads(want.annotations[name])
 
 
-def test_pools_and_allocations_of_a_node(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+def test_pools_and_allocations_of_a_node(machine: Make, tmp_path: pathlib.Path) -> None:
     node = machine()
     node.pod("lse", "Guaranteed", "LSE", annotations=OWN)
     node.pod("lsr", "Guaranteed", "LSR", containers=[LIMITS])
@@ -89,7 +88,7 @@ def nodes_text(cpus: list[int]) -> str:
 
 
 def test_what_the_kubelet_pinned_shows_in_its_groups_where_its_state_cannot_be_read(
-    machine: Make,  # noqa: F811
+    machine: Make,
     tmp_path: pathlib.Path,
 ) -> None:
     node = machine()
@@ -103,7 +102,7 @@ def test_what_the_kubelet_pinned_shows_in_its_groups_where_its_state_cannot_be_r
     assert (told.name, told.uid, told.cpuset, told.managed_by_kubelet) == ("pinned", "uid-pinned", "2-3", True)
 
 
-def test_our_own_reader_takes_it_as_it_was_meant(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+def test_our_own_reader_takes_it_as_it_was_meant(machine: Make, tmp_path: pathlib.Path) -> None:
     node = machine()
     cpus = assignments(tmp_path)
     cpus.configuration = KubeletConfiguration(
@@ -140,12 +139,12 @@ def test_our_own_reader_takes_it_as_it_was_meant(machine: Make, tmp_path: pathli
     assert whole["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "uid"}]
 
 
-def test_a_node_whose_cpus_are_unknown_says_nothing(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+def test_a_node_whose_cpus_are_unknown_says_nothing(machine: Make, tmp_path: pathlib.Path) -> None:
     seen = msgspec.structs.replace(look(machine()), topology=nodes.Topology(cpus=()))
     assert resource_topology.wanted(seen, assignments(tmp_path), {}, None) is None
 
 
-def test_what_others_keep_stays_and_what_is_no_more_goes(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+def test_what_others_keep_stays_and_what_is_no_more_goes(machine: Make, tmp_path: pathlib.Path) -> None:
     want = resource_topology.wanted(look(machine()), assignments(tmp_path), NUMA, None)
     assert want is not None
     batch = {"name": "kubernetes.io/batch-cpu", "capacity": "5", "allocatable": "5", "available": "5"}
@@ -182,7 +181,7 @@ def test_what_others_keep_stays_and_what_is_no_more_goes(machine: Make, tmp_path
 
 
 def test_keys_in_another_order_and_memory_that_breathes_are_no_change(
-    machine: Make,  # noqa: F811
+    machine: Make,
     tmp_path: pathlib.Path,
 ) -> None:
     seen, cpus = look(machine()), assignments(tmp_path)
@@ -223,7 +222,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client, machine: Make, tmp_path: pathlib.Path) -> World:  # noqa: F811
+async def world(api: ApiServer, client: Client, machine: Make, tmp_path: pathlib.Path) -> World:
     return World(api, client, machine(), tmp_path)
 
 
@@ -278,7 +277,7 @@ async def test_conflict_refusal_and_outage_are_come_back_to_without_haste(world:
     assert world.writer.writes == 2
 
 
-def test_the_model_of_the_cpus_is_said_where_it_is_known(machine: Make, tmp_path: pathlib.Path) -> None:  # noqa: F811
+def test_the_model_of_the_cpus_is_said_where_it_is_known(machine: Make, tmp_path: pathlib.Path) -> None:
     seen, cpus = look(machine()), assignments(tmp_path)
     model = CpuModel("Xeon", hyper_threads=True, turbo=None)
     want = resource_topology.wanted(seen, cpus, NUMA, None, model)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kube.conftest import api, client
 
 from cotenant.api import timestamp
 from cotenant.scheduler.extender import Extender
@@ -13,6 +14,8 @@ from cotenant.scheduler.metrics import Metrics
 from cotenant.scheduler.rules import Rules
 from cotenant.scheduler.source import FileSource
 from cotenant.units.clock import ManualClock
+
+__all__ = ["api", "client"]
 
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
 NOW = timestamp.parse("2026-11-30T00:10:00Z")

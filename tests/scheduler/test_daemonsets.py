@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.kube.client import Client
 from cotenant.scheduler import daemonsets
@@ -28,7 +28,7 @@ def test_what_covers_our_taint(toleration: dict[str, Any], covers: bool) -> None
     assert daemonsets.tolerates([toleration]) == covers
 
 
-async def test_those_without_a_toleration_are_listed(api: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_those_without_a_toleration_are_listed(api: ApiServer, client: Client) -> None:
     for item in (daemon_set("logs"), daemon_set("proxy", {"operator": "Exists"}), daemon_set("agent", {"key": "x"})):
         api.put("apis/apps/v1/daemonsets", item["metadata"]["name"], **item)
     assert await daemonsets.list_kept_out(client) == ["kube-system/agent", "kube-system/logs"]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.api import marks, timestamp
 from cotenant.api.objects import Node
@@ -79,7 +79,7 @@ class World:
 
 
 @pytest.fixture
-async def world(api: ApiServer, client: Client) -> Any:  # noqa: F811
+async def world(api: ApiServer, client: Client) -> Any:
     made = World(api, client)
     yield made
     for task in made.tasks:

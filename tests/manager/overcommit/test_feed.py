@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 
 from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.fleet import Fleet
@@ -60,7 +60,7 @@ class Analyzers:
 
 
 @pytest.fixture
-async def start(client: Client) -> AsyncIterator[Callable[[str], Feed]]:  # noqa: F811
+async def start(client: Client) -> AsyncIterator[Callable[[str], Feed]]:
     tasks = []
 
     def run(address: str) -> Feed:
@@ -107,7 +107,7 @@ async def test_a_replica_that_does_not_lead_sends_the_reader_to_the_leader(start
         await until(lambda: "n1" in feed.rows)
 
 
-async def test_the_leader_is_found_by_its_lease(api: ApiServer, start: Callable[[str], Feed]) -> None:  # noqa: F811
+async def test_the_leader_is_found_by_its_lease(api: ApiServer, start: Callable[[str], Feed]) -> None:
     analyzers = Analyzers()
     feed = start("")
     await until(lambda: feed.failures > 0)  # there is no lease yet

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client  # noqa: F401 - fixtures
+from tests.kube.conftest import ApiServer
 from tests.manager.conftest import NODE_METRICS, NODES, TOPOLOGIES
 
 from cotenant.api import timestamp
@@ -19,12 +19,12 @@ CONFIG = "api/v1/namespaces/koordinator-system/configmaps"
 PLACE = Place("koordinator-system", "slo-controller-config")
 
 
-def add_node(api: ApiServer, name: str, batch: str | None = None) -> None:  # noqa: F811
+def add_node(api: ApiServer, name: str, batch: str | None = None) -> None:
     amounts = {"cpu": "10", "memory": "10Gi"} | ({} if batch is None else {CPU: batch})
     api.put(NODES, name, metadata={"uid": name}, status={"capacity": amounts, "allocatable": dict(amounts)})
 
 
-def add_pod(api: ApiServer, name: str, node: str, phase: str = "Running") -> None:  # noqa: F811
+def add_pod(api: ApiServer, name: str, node: str, phase: str = "Running") -> None:
     api.put(
         PODS,
         name,
@@ -35,13 +35,13 @@ def add_pod(api: ApiServer, name: str, node: str, phase: str = "Running") -> Non
 
 
 @pytest.fixture
-def cluster(api: ApiServer) -> ApiServer:  # noqa: F811
+def cluster(api: ApiServer) -> ApiServer:
     for listed_at in (NODES, NODE_METRICS, PODS, CONFIG):
         api.objects[listed_at] = {}
     return api
 
 
-async def test_a_node_is_stated_by_its_objects(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_a_node_is_stated_by_its_objects(cluster: ApiServer, client: Client) -> None:
     clock = ManualClock()
     add_node(cluster, "n1", batch="4200")
     add_pod(cluster, "job", "n1")
@@ -54,14 +54,14 @@ async def test_a_node_is_stated_by_its_objects(cluster: ApiServer, client: Clien
     assert (found.offered[CPU], found.asked[CPU], found.worked_out[CPU]) == (4_200, 700, 4_000)
 
 
-async def test_a_cluster_without_anything_of_koordinators(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_a_cluster_without_anything_of_koordinators(cluster: ApiServer, client: Client) -> None:
     add_node(cluster, "n1")
     assert (await looking.look(client, "n1", PLACE, ManualClock())).state == "off"
     with pytest.raises(errors.NotFound):
         await looking.look(client, "n2", PLACE, ManualClock())
 
 
-async def test_clearing_takes_back_all_but_what_pods_hold(cluster: ApiServer, client: Client) -> None:  # noqa: F811
+async def test_clearing_takes_back_all_but_what_pods_hold(cluster: ApiServer, client: Client) -> None:
     add_node(cluster, "idle", batch="4200")
     add_node(cluster, "busy", batch="4200")
     add_node(cluster, "plain")

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client
+from tests.kube.conftest import ApiServer
 from tests.manager.waiting import until
 from tests.manager.webhook.world import (
     DAY,
@@ -17,18 +17,12 @@ from tests.manager.webhook.world import (
 )
 
 from cotenant.kube.client import Client
-from cotenant.manager.webhook import registering, registration, settings
+from cotenant.manager.webhook import registration
 from cotenant.manager.webhook.registering import WebhookRegistrar
 from cotenant.manager.webhook.server import WebhookServer
 from cotenant.units.clock import ManualClock
 
-__all__ = ["api", "client"]
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registering, "SOON_SECONDS", 0.01)
-    monkeypatch.setattr(settings, "LOOK_SECONDS", 0.02)
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 async def test_by_hand_everything_is_registered_and_trusted(api: ApiServer, client: Client) -> None:

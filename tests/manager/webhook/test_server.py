@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import prometheus_client
 import pytest
-from tests.kube.conftest import ApiServer, api, client
+from tests.kube.conftest import ApiServer
 from tests.manager.waiting import until
 from tests.manager.webhook.world import (
     cluster_of,
@@ -24,19 +24,12 @@ from tests.manager.webhook.world import (
 
 from cotenant.kube.client import Client
 from cotenant.manager import controller
-from cotenant.manager.webhook import registering, settings
 from cotenant.manager.webhook.registering import WebhookRegistrar
 from cotenant.manager.webhook.server import WebhookServer
 from cotenant.manager.webhook.source import Source
 from cotenant.units.clock import SystemClock
 
-__all__ = ["api", "client"]
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registering, "SOON_SECONDS", 0.01)
-    monkeypatch.setattr(settings, "LOOK_SECONDS", 0.02)
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.kube.conftest import ApiServer, api, client
+from tests.kube.conftest import ApiServer
 from tests.manager.waiting import ended, until
 from tests.manager.webhook import objects
 from tests.manager.webhook.objects import CLASSES, around, arrival, offline
@@ -13,8 +13,6 @@ from cotenant.kube.client import Client
 from cotenant.manager import controller
 from cotenant.manager.webhook import mutation, settings, unmutated
 from cotenant.units.clock import ManualClock
-
-__all__ = ["api", "client"]
 
 PODS = "api/v1/pods"
 PROFILES = "apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles"

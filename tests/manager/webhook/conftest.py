@@ -1,0 +1,10 @@
+import pytest
+
+from cotenant.manager.webhook import registering, settings
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates and configurations are looked at without long waits."""
+    monkeypatch.setattr(registering, "SOON_SECONDS", 0.01)
+    monkeypatch.setattr(settings, "LOOK_SECONDS", 0.02)
