@@ -49,11 +49,16 @@ class Earlier:
         self.hierarchies = hierarchies(root)
         self.names: dict[str, frozenset[str]] = {}
         """Of the files in a directory, by its path."""
+        self._shared: dict[frozenset[str], frozenset[str]] = {}
         self._prefix = _prefix(root)
         self._directories = Directories(live=True)
         self._files: dict[str, File] = {}
         self._parts: _Parts | None = None
         self._outline: list[tuple[str, ...]] | None = None
+
+    def shared(self, names: frozenset[str]) -> frozenset[str]:
+        """Return an equal set that is kept already: the groups of a hierarchy have the same files."""
+        return self._shared.setdefault(names, names)
 
     def file(self, path: str) -> File:
         """Return a file by its path below the root; it stays open where that shows what it holds now."""
@@ -136,7 +141,7 @@ class KernelFiles:
                 names = frozenset(os.listdir(f"{self._prefix}/{directory}"))
             except OSError:
                 return False  # not there, or not yet
-            self._names[directory] = names
+            self._names[directory] = names if self._earlier is None else self._earlier.shared(names)
         return name in names
 
     def directories(self, path: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from cotenant.kernel import sampler, tracing
-from cotenant.kernel.cgroup import classes
+from cotenant.kernel.cgroup import classes, reader
 from cotenant.model import sample as samples
 from cotenant.units.clock import ManualClock
 from cotenant.units.histogram import Histogram
@@ -117,6 +117,23 @@ def test_a_v1_group_is_measured(v1):
     assert groups[V1_BE].write_bytes_per_sec == 0.0
     assert (group.psi.memory_some_ratio, group.psi.memory_full_ratio) == (0.1, 0.0)
     assert groups[V1_LS].psi.memory_some_ratio is None
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_processes_right_in_a_pod_are_found_within_ten_periods_of_a_live_kernel(v1, monkeypatch, live):
+    machine = Machine(v1)
+    monkeypatch.setattr(machine.sampler._cgroups, "_live", live)
+    machine.groups()
+    pod, container = (f"sys/fs/cgroup/blkio/{path}/cgroup.procs" for path in (V1_LS, V1_LS_CONTAINER))
+    v1.write(container, "101\n")
+    v1.write(pod, "102\n")
+    for period in range(reader.INNER_RESTS + 1 if live else 2):
+        v1.write("proc/101/io", f"write_bytes: {(period + 1) * 20_000}\ncancelled_write_bytes: 0\n")
+        v1.write("proc/102/io", f"write_bytes: {(period + 1) * 40_000}\ncancelled_write_bytes: 0\n")
+        found = machine.groups()
+    assert found[V1_LS_CONTAINER].write_bytes_per_sec == 10_000.0
+    v1.write("proc/102/io", "write_bytes: 900000\ncancelled_write_bytes: 0\n")
+    assert (machine.groups()[V1_LS].write_bytes_per_sec or 0.0) > 100_000.0
 
 
 def test_direct_writes_count_where_tasks_have_gone(v1):

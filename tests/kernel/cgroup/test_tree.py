@@ -61,6 +61,20 @@ def test_a_new_group_is_found_by_the_link_count_of_its_parent(tmp_path):
     assert found.groups(1.0) == ["a.slice", "a.slice/b.service"]
 
 
+def test_a_group_in_one_of_several_hierarchies_is_found_when_its_turn_comes(tmp_path):
+    tops = [tmp_path / name for name in "abcd"]
+    for top in tops:
+        top.mkdir()
+    if tmp_path.stat().st_nlink < 3:
+        pytest.skip("this file system does not count subdirectories as links; cgroupfs does")
+    found = tree.Tree([os.fspath(top) for top in tops], live=True, wanted=lambda path: False, deep=())
+    found.groups(0.0)
+    (tops[0] / "x").mkdir()
+    assert found.groups(1.0) == ["x"]
+    (tops[2] / "y").mkdir()
+    assert ["x", "y"] in [found.groups(float(second)) for second in (2, 3, 4)]
+
+
 def test_a_swap_of_groups_is_found_by_the_next_full_look(tmp_path):
     (tmp_path / "a.slice").mkdir()
     found = look(tmp_path)

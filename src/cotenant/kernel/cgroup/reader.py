@@ -18,6 +18,8 @@ from cotenant.model.rate import Count
 from cotenant.model.sample import Cgroup, MissingReason, Offline, Online
 
 Cpus = Callable[[], int | None]
+INNER_RESTS = 9
+"""A group with groups below it and no process of its own is asked for processes once in ten periods (v1): a pod's."""
 
 
 class CgroupReader:
@@ -43,6 +45,9 @@ class CgroupReader:
         self._groups: dict[str, Group] = {}
         self._procs: dict[str, File] = {}
         self._writers = Writers(root)
+        self._live = root.is_machine
+        self._rests: dict[str, int] = {}
+        """How often more an inner group's processes are not asked for."""
         cpu_top = None if self._hierarchy is None else self._hierarchy.cpu_top
         block_top = None if self._hierarchy is None else self._hierarchy.block_top
         self._run_queue = Latencies(cpu_top, lambda seen: seen.run_queue)
@@ -100,6 +105,7 @@ class CgroupReader:
 
     def _drop(self, path: str) -> None:
         self._groups.pop(path).files.close()
+        self._rests.pop(path, None)
         procs = self._procs.pop(path, None)
         if procs is not None:
             procs.close()
@@ -112,12 +118,22 @@ class CgroupReader:
             procs = self._procs.get(path)
             if procs is None:
                 continue
-            total = add(self._writers.written(procs), written.get(path, 0))
+            total = add(self._own(path, procs, inner=path in written), written.get(path, 0))
             written[path] = total
             parent = classes.nearest(path, self._procs)
             if parent is not None:
                 written[parent] = add(written.get(parent, 0), total)
         return written
+
+    def _own(self, path: str, procs: File, *, inner: bool) -> Count:
+        """Return what the processes right in a group wrote; an inner one that had none is mostly taken to have none."""
+        if self._rests.get(path, 0) > 0:
+            self._rests[path] -= 1
+            return 0
+        pids = self._writers.tasks(procs)
+        if inner and not pids and self._live:
+            self._rests[path] = INNER_RESTS
+        return self._writers.written(pids)
 
     def _period(self, seconds: float | MissingReason) -> Period:
         trace = self._feed.trace

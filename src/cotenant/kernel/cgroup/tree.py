@@ -62,7 +62,8 @@ class Tree:
         ``deep`` are beginnings of paths below which ends are looked into as well.
         """
         self._tops = tuple(tops)
-        self._directories = Directories(live=live)
+        self._directories = [Directories(live=live) for _ in tops]
+        self._looked = 0
         self._wanted = wanted
         self._deep = tuple(deep)
         self._found: list[str] = []
@@ -77,16 +78,29 @@ class Tree:
     def groups(self, now_s: float) -> list[str]:
         """Return the paths of the groups that matter, parents first, without a leading slash."""
         if self._scanned_s is None or now_s - self._scanned_s > RESCAN_SECONDS or now_s < self._scanned_s:
-            self._directories.forget()
+            for directories in self._directories:
+                directories.forget()
             self._scanned_s = now_s
-        elif self._directories.is_unchanged():
+        elif self._is_unchanged():
             return self._found
         else:
-            self._directories.turn()
+            for directories in self._directories:
+                directories.turn()
         found = self._walk()
         self.left_out = max(len(found) - MAX_GROUPS, 0)
         self._found = found[:MAX_GROUPS]
         return self._found
+
+    def _is_unchanged(self) -> bool:
+        """Return whether the first hierarchy is as it was, and one of the others, each of which has its turn.
+
+        Who makes a group makes it in all of them, but for the odd one.
+        """
+        if not self._directories:
+            return True
+        first, *others = self._directories
+        self._looked += 1
+        return first.is_unchanged() and (not others or others[self._looked % len(others)].is_unchanged())
 
     def _walk(self) -> list[str]:
         found: dict[str, None] = {}
@@ -94,8 +108,8 @@ class Tree:
         for _ in range(MAX_DEPTH):
             below: dict[str, None] = {}
             for parent in level:
-                for top in self._tops:
-                    below.update(dict.fromkeys(self._children(top, parent)))
+                for top, directories in zip(self._tops, self._directories, strict=True):
+                    below.update(dict.fromkeys(_children(directories, top, parent)))
             found.update((path, None) for path in below if matters(path) or self._wanted(path))
             level = [path for path in below if not is_end(path) or self._is_deep(path)]
             if not level:
@@ -105,12 +119,13 @@ class Tree:
     def _is_deep(self, path: str) -> bool:
         return any(prefix.startswith(f"{path}/") or path.startswith(prefix) for prefix in self._deep)
 
-    def _children(self, top: str, parent: str) -> list[str]:
-        try:
-            names = self._directories.below(f"{top}/{parent}" if parent else top)
-        except OSError:
-            return []  # not in this hierarchy, or removed while we looked
-        return [f"{parent}/{name}" for name in names] if parent else list(names)
+
+def _children(directories: Directories, top: str, parent: str) -> list[str]:
+    try:
+        names = directories.below(f"{top}/{parent}" if parent else top)
+    except OSError:
+        return []  # not in this hierarchy, or removed while we looked
+    return [f"{parent}/{name}" for name in names] if parent else list(names)
 
 
 def inodes(top: str) -> dict[int, str]:

@@ -10,6 +10,7 @@ import re
 from cotenant.kernel import errors, paths
 from cotenant.kernel.file import File
 from cotenant.model.rate import Count
+from cotenant.model.sample import MissingReason
 
 MAX_TASKS = 1024
 """No more processes than this are looked at in a period; groups past it have unknown writes."""
@@ -35,16 +36,21 @@ class Writers:
         self._before, self._after = self._after, {}
         self._looked_at = 0
 
-    def written(self, procs: File) -> Count:
-        """Return how many bytes the processes listed in a ``cgroup.procs`` wrote since the last period."""
+    def tasks(self, procs: File) -> list[bytes] | MissingReason:
+        """Return the processes that a ``cgroup.procs`` lists."""
         try:
-            pids = procs.read().split()
+            return procs.read().split()
         except errors.FileError as error:
             return "gone" if error.gone else error.reason
         finally:
             # On v1 an open cgroup.procs shows the same list for as long as it is read once a second (the kernel drops
             # it a second after the last read): who came since would never be seen.
             procs.close()
+
+    def written(self, pids: list[bytes] | MissingReason) -> Count:
+        """Return how many bytes some processes wrote since the last period."""
+        if isinstance(pids, str):
+            return pids
         total = 0
         for word in pids:
             if not word.isdigit() or len(word) > 10:
