@@ -150,10 +150,13 @@ def _current(snapshot: Snapshot, merged: Plan) -> dict[str, str]:
     groups = {group.path for group in snapshot.groups}
     groups |= {child.path for group in snapshot.groups for child in group.containers}
     groups |= set(snapshot.qos_paths.values())
-    places = {f"{hierarchy.path}/{group}" for hierarchy in snapshot.hierarchies.values() for group in groups}
     above = {place for path in written for place in _upwards(path)}
+    tops = {hierarchy.path for hierarchy in snapshot.hierarchies.values()} & above
+    places = {f"{top}/{group}" for top in tops for group in groups}
     related = {place for place in places if place in above or any(p in written for p in _upwards(place))} | written
-    found = {f"{place}/{name}": snapshot.files.read(f"{place}/{name}") for place in sorted(related) for name in _BESIDE}
+    files = snapshot.files
+    paths = (f"{place}/{name}" for place in sorted(related) for name in _BESIDE)
+    found = {path: files.read(path) for path in paths if files.exists(path)}
     found |= {item.path: item.old for item in merged.items if item.op == "write" and item.path}
     return {path: text for path, text in found.items() if text is not None}
 
