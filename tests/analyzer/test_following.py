@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer
+from tests.kube.following import caught_up
 
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following
@@ -28,23 +29,35 @@ class World:
         for listed_at in (AT_RULES, AT_REVISIONS, AT_EVENTS, AT_NODES):
             server.objects.setdefault(listed_at, {})
         self.tasks: list[asyncio.Task[None]] = []
+        self.replicas: list[Following] = []
 
     async def replica(self, leads: bool = True) -> tuple[Fleet, Following]:
         fleet = Fleet(Rulebook(), self.clock)
         following = Following(self.client, fleet, self.clock, lambda: leads)
         self.tasks += [asyncio.create_task(following.nodes.run()), asyncio.create_task(following.rules.run())]
-        async with asyncio.timeout(5):
-            while len(self.server.watchers) < len(self.tasks):
-                await asyncio.sleep(0.005)
+        self.replicas.append(following)
+        await self.delivered()
         await following.tend()
         return fleet, following
+
+    async def delivered(self) -> None:
+        for one in self.replicas:
+            await caught_up(self.server, one.nodes, one.rules)
+
+    async def die(self) -> None:
+        """End every replica."""
+        self.replicas.clear()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks.clear()
 
     async def apply(self, generation: int, name: str = "default", uid: str = "", **spec: Any) -> None:
         held = self.server.objects[AT_RULES].get(name, {})
         metadata = {"generation": generation, "uid": uid or f"uid-{name}"}
         kind = {"apiVersion": "cotenant.io/v1alpha1", "kind": "DetectionRuleConfig"}
         self.server.put(AT_RULES, name, **{**held, **kind, "metadata": metadata, "spec": spec})
-        await asyncio.sleep(0.05)
+        await self.delivered()
 
     def status(self, name: str = "default") -> dict[str, Any]:
         return self.server.objects[AT_RULES][name]["status"]
@@ -60,9 +73,7 @@ class World:
 async def world(api: ApiServer, client: Client, clock: ManualClock) -> AsyncIterator[World]:
     made = World(api, client, clock)
     yield made
-    for task in made.tasks:
-        task.cancel()
-    await asyncio.gather(*made.tasks, return_exceptions=True)
+    await made.die()
 
 
 def stall(
@@ -123,7 +134,7 @@ async def test_a_change_that_excludes_too_many_is_rolled_back_with_an_event_and_
     stall(fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=5)
     assert (fleet.share_of("default").limited, fleet.share_of("default").nodes) == (4, 10)
     await following.tend()
-    await asyncio.sleep(0.05)
+    await world.delivered()
     assert fleet.rulebook.rollbacks == 1
     rolled_back = world.condition("RolledBack")
     assert rolled_back is not None
@@ -162,15 +173,12 @@ async def in_force_after_a_change_of_leader(
     await following.tend()
     await world.apply(2, **second)
     await following.tend()
-    while world.tasks:
-        world.tasks.pop().cancel()
-    await asyncio.sleep(0)
-    world.server.watchers.clear()
+    await world.die()
 
     new_fleet, new = await world.replica()
     stall(new_fleet, world.clock, make_sample, nodes=10, hurt=4, seconds=16)
     await new.tend()
-    await asyncio.sleep(0.05)
+    await world.delivered()
     return new_fleet.rulebook.books["default"].generation
 
 
@@ -208,7 +216,7 @@ async def test_a_change_that_came_while_nobody_led_is_on_trial(world: World, mak
     _, following = await world.replica()
     await world.apply(1, windowSeconds=10)
     await following.tend()
-    await asyncio.sleep(0.05)
+    await world.delivered()
     held = world.server.objects[AT_RULES]["default"]
     world.server.objects[AT_RULES]["default"] = {  # unseen by the first
         **held, "metadata": {**held["metadata"], "generation": 2}, "spec": SENSITIVE,

@@ -99,10 +99,11 @@ def test_what_a_file_lacks_or_has_too_much_of_is_told(
 
 def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
     program = (
-        "import os, signal, sys, threading\n"
+        "import os, signal, sys\n"
         "from cotenant.cli import app\n"
-        "import cotenant.kube.client, cotenant.node.simulation\n"  # so that ctrl-C finds it at work
-        "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "from cotenant.node.simulation import SimulatedNode\n"
+        "sampled = SimulatedNode.sample\n"  # ctrl-C at the first sample finds it at work
+        "SimulatedNode.sample = lambda *at: os.kill(os.getpid(), signal.SIGINT) or sampled(*at)\n"
         "sys.exit(app.run(['simulate', 'nodes', '--count', '1', '--address', '127.0.0.1:1']))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)

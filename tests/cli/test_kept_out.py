@@ -33,7 +33,7 @@ class Lists(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def kubeconfig(kubeconfig_of: Callable[[int], pathlib.Path]) -> Iterator[pathlib.Path]:
     with http.server.HTTPServer(("127.0.0.1", 0), Lists) as server:
-        serving = threading.Thread(target=server.serve_forever)
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()
         yield kubeconfig_of(server.server_port)
         server.shutdown()

@@ -8,7 +8,7 @@ from cotenant.kube.elector import Elector, Terms
 from cotenant.units.clock import ManualClock
 
 AT = "apis/coordination.k8s.io/v1/namespaces/tests/leases"
-QUICK = Terms(lease=0.6, renew=0.3, retry=0.02)
+QUICK = Terms(lease=0.6, renew=0.3, retry=0.005)
 
 
 def candidate(client: Client, identity: str, clock: ManualClock, terms: Terms = QUICK) -> Elector:
@@ -86,10 +86,21 @@ async def test_a_dead_leader_is_replaced_when_its_lease_ran_out_by_our_clock(api
     await end(waiting)
 
 
-async def test_a_leader_that_cannot_renew_stops_before_another_may_start(api: Any, client: Client) -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
+    api: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = ManualClock()
     elector = candidate(client, "first", clock)
-    stopped = asyncio.Event()
+    stopped, attempt, attempts = asyncio.Event(), elector._attempt, 0
+
+    async def counted() -> bool:
+        nonlocal attempts
+        try:
+            return await attempt()
+        finally:
+            attempts += 1
+
+    monkeypatch.setattr(elector, "_attempt", counted)
 
     async def lead() -> None:
         try:
@@ -99,11 +110,12 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(api: An
 
     leading = asyncio.create_task(elector.campaign(lead))
     await until(lambda: elector.leading)
-    api.away = True
-    for _ in range(50):
-        clock.advance(0.1)
-        await asyncio.sleep(0.01)
-    assert stopped.is_set()
+    api.away, since = True, clock.monotonic()
+    while not stopped.is_set():
+        before = attempts
+        clock.advance(0.05)
+        await until(lambda: stopped.is_set() or attempts > before + 1)  # noqa: B023 - ends before it changes
+    assert clock.monotonic() - since < QUICK.lease
     await asyncio.wait_for(leading, 5)
     assert not elector.leading
     api.away = False

@@ -12,6 +12,7 @@ from tests.kube.conftest import status
 from tests.manager.waiting import ended, until
 
 from cotenant.kube.client import Client
+from cotenant.kube.elector import Terms
 from cotenant.manager import program, server
 from cotenant.manager.controller import Context, Readiness
 from cotenant.units.clock import ManualClock
@@ -81,11 +82,14 @@ async def test_a_term_begins_anew_and_its_metrics_end_with_it(api: Any, client: 
 
 async def test_without_its_namespace_it_is_not_ready_and_says_why(api: Any, client: Client) -> None:
     gone = status(404, "NotFound", 'namespaces "cotenant-system" not found')
-    api.fail(f"POST {AT}", gone)
+    for _ in range(1000):
+        api.fail(f"POST {AT}", gone)
     manager = made(client, controllers=[])
+    manager.elector._terms = Terms(retry=0.01)
     readiness = manager._context.readiness
     running = asyncio.create_task(manager.run())
     await until(lambda: "namespaces" in readiness.waiting.get("lease", ""))
+    api.failures.clear()
     await until(lambda: not readiness.waiting)
     assert manager.elector.leading
     await ended(running)

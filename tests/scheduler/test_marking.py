@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer
+from tests.kube.following import caught_up
 
 from cotenant.api import marks, timestamp
 from cotenant.api.objects import Node
@@ -34,6 +35,7 @@ class World:
         for listed_at in (AT_NODES, AT_REPORTS, AT_CLASSES, AT_LEASES):
             server.objects.setdefault(listed_at, {})
         self.tasks: list[asyncio.Task[None]] = []
+        self.sources: list[ClusterSource] = []
         self.renewals = 0
         self.renew()
 
@@ -56,19 +58,26 @@ class World:
         source = ClusterSource(self.client, self.clock)
         await source.look_at_lease()
         self.tasks.append(asyncio.create_task(source.keep()))
-        self.sources = source
-        async with asyncio.timeout(5):
-            while not source.may_judge or len(self.server.watchers) < 3 * len(self.tasks):
-                await asyncio.sleep(0.005)
+        self.sources.append(source)
+        await self.delivered()
+        assert source.may_judge
         return Marker(self.client, source, Settings(**settings), self.clock)
 
     async def settle(self, marker: Marker, seconds: int = 1) -> None:
         """Let the writer work for some seconds, the analyzer alive."""
         for _ in range(seconds):
             self.clock.advance(1)
-            await asyncio.sleep(0.02)  # the watches deliver
+            await self.delivered()
             await marker.write_due()
-        await asyncio.sleep(0.02)
+        await self.delivered()
+
+    async def look_at_lease(self) -> None:
+        for source in self.sources:
+            await source.look_at_lease()
+
+    async def delivered(self) -> None:
+        for source in self.sources:
+            await caught_up(self.server, source._reports, source._nodes, source._runtime_classes)
 
     def labels(self, name: str) -> dict[str, str]:
         held = self.server.objects[AT_NODES][name]["metadata"].get("labels", {})
@@ -119,7 +128,7 @@ async def test_a_new_leader_changes_nothing(world: World) -> None:
     await world.settle(first, 2)
     world.clock.advance(60)  # the rate
     world.renew()
-    await world.sources.look_at_lease()
+    await world.look_at_lease()
     await world.settle(first, 2)
     world.clock.advance(10)
     await world.settle(first, 3)
@@ -178,11 +187,11 @@ async def test_a_verdict_ends_with_its_report_or_with_the_analyzer(world: World)
     world.report("n00", "severe", ("psiMemoryFull",))
     world.clock.advance(60)  # the rate
     world.renew()
-    await world.sources.look_at_lease()
+    await world.look_at_lease()
     await world.settle(marker, 2)
     assert "avoid-online" in world.labels("n00")
     world.clock.advance(61)
-    await world.sources.look_at_lease()
+    await world.look_at_lease()
     await world.settle(marker, 2)
     assert world.labels("n00") == {}
 
@@ -196,15 +205,15 @@ async def test_after_an_outage_of_the_api_server_nothing_is_loosened_before_the_
     await world.settle(marker, 2)
     world.server.away = True
     world.clock.advance(90)
-    await world.sources.look_at_lease()
+    await world.look_at_lease()
     await world.settle(marker, 1)
     world.server.away = False
-    await world.sources.look_at_lease()
-    assert world.sources.table.suspended
+    await world.look_at_lease()
+    assert world.sources[0].table.suspended
     await world.settle(marker, 3)
     assert "avoid-online" in world.labels("n00")
     world.renew()
-    await world.sources.look_at_lease()
+    await world.look_at_lease()
     await world.settle(marker, 20)
     assert "avoid-online" in world.labels("n00")
 

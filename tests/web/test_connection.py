@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from typing import ClassVar
 
 import pytest
 import uvicorn
@@ -21,6 +22,22 @@ class Quick(BoundedConnection):
     taking_s = 0.15
 
 
+class Patient(BoundedConnection):
+    """Gives time to take an answer; ``stalls`` are what it had ended connections by, had nothing been taken."""
+
+    stalls: ClassVar[list[asyncio.TimerHandle]] = []
+    ended: ClassVar[list[bool]] = []
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        assert self._stalled is not None
+        self.stalls.append(self._stalled)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.ended.append(self.stalls[-1].cancelled())
+
+
 async def _application(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the body, or with more than a socket's buffers hold; slower than a request may take to arrive."""
     message = await receive()
@@ -33,16 +50,22 @@ async def _application(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-@pytest.fixture
-async def address() -> AsyncIterator[tuple[str, int]]:
+@contextlib.asynccontextmanager
+async def _served(connection: type[BoundedConnection]) -> AsyncIterator[tuple[str, int]]:
     listening = bind("127.0.0.1:0")
-    config = uvicorn.Config(_application, http=Quick, ws="none", lifespan="off", log_config=None, access_log=False)
+    config = uvicorn.Config(_application, http=connection, ws="none", lifespan="off", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     yield listening.getsockname()
     server.should_exit = True
     await asyncio.wait_for(serving, 10)
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[tuple[str, int]]:
+    async with _served(Quick) as found:
+        yield found
 
 
 async def _rest_after(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> bytes:
@@ -52,6 +75,8 @@ async def _rest_after(address: tuple[str, int], *parts: bytes, pause_s: float = 
         for part in parts:
             writer.write(part)
             await asyncio.sleep(pause_s)
+            if reader.at_eof():
+                break
     try:
         async with asyncio.timeout(5):
             return await reader.read()
@@ -94,8 +119,15 @@ async def test_an_answer_that_nobody_reads_ends_its_connection(address: tuple[st
     writer.close()
 
 
-async def test_an_answer_that_is_read_arrives_whole(address: tuple[str, int], caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_is_read_arrives_whole(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Patient, "stalls", [])
+    monkeypatch.setattr(Patient, "ended", [])
     with caplog.at_level(logging.WARNING):
-        answer = await _rest_after(address, b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        async with _served(Patient) as address:
+            answer = await _rest_after(address, b"GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert answer.endswith(BIG)
     assert not caplog.records
+    assert Patient.ended, "it had to wait for its reader"
+    assert all(Patient.ended)
