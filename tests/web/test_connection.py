@@ -75,7 +75,7 @@ async def _rest_after(address: tuple[str, int], *parts: bytes, pause_s: float = 
         for part in parts:
             writer.write(part)
             await asyncio.sleep(pause_s)
-            if reader.at_eof():
+            if reader.at_eof() or reader.exception():
                 break
     try:
         async with asyncio.timeout(5):

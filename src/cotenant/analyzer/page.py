@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import jinja2
 import msgspec
 import prometheus_client
 from starlette.applications import Starlette
@@ -64,16 +63,10 @@ class FleetSite:
         self.services = services
         self.heat = Heat()
         self._kept: tuple[float, dict[str, Any]] | None = None
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(host_page.TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined, auto_reload=False,
-        )  # fmt: skip
-        environment.filters |= {"clock": host_page.clock_text, "ratio": wording.ratio_text}
-        self._page = environment.get_template("fleet.html")
-        self._node = environment.get_template("fleet_node.html")
-        self._ledger = environment.get_template("ledger.html")
-        self._latencies = environment.get_template("services.html")
-        environment.globals["value_text"] = wording.value_text
+        self._page = host_page.template("fleet.html")
+        self._node = host_page.template("fleet_node.html")
+        self._ledger = host_page.template("ledger.html")
+        self._latencies = host_page.template("services.html")
         routes = {
             "/": self.page,
             "/node/{name}": self.node,

@@ -3,7 +3,6 @@
 import secrets
 from typing import Any
 
-import jinja2
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -36,11 +35,7 @@ class DecisionPage:
 
     def __init__(self, extender: Extender, hosts: AllowedHosts) -> None:
         self._extender = extender
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(host_page.TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined, auto_reload=False,
-        )  # fmt: skip
-        self._template = environment.get_template("decisions.html")
+        self._template = host_page.template("decisions.html")
         routes = [Route("/", self.page, methods=["GET"]), Route("/static/{name}", static_file, methods=["GET"])]
         self.application: ASGIApp = Guard(
             Starlette(routes=routes), hosts, Keys(secrets.token_urlsafe(32), "cotenant-scheduler")

@@ -1,5 +1,6 @@
 """The page: what a moment looks like. The same templates make the first paint and every live update."""
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -46,31 +47,42 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     html: dict[str, str]
 
 
+@functools.cache
+def template(name: str) -> jinja2.Template:
+    """Return a template of this host's page, or of the analyzer's and the scheduler's."""
+    return _environment().get_template(name)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        auto_reload=False,
+    )
+    filters: dict[str, Callable[..., str]] = {
+        "ratio": wording.ratio_text,
+        "usec": wording.usec_text,
+        "bytes": wording.bytes_text,
+        "title_of": lambda name: sentence(wording.title_of(name)),
+        "clock": clock_text,
+        "day": day_text,
+    }
+    environment.filters |= filters
+    environment.globals["value_text"] = wording.value_text
+    return environment
+
+
 class Page:
     """Renders moments."""
 
     def __init__(self) -> None:
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(TEMPLATES),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined,
-            auto_reload=False,
-        )
-        filters: dict[str, Callable[..., str]] = {
-            "ratio": wording.ratio_text,
-            "usec": wording.usec_text,
-            "bytes": wording.bytes_text,
-            "title_of": lambda name: sentence(wording.title_of(name)),
-            "clock": clock_text,
-            "day": day_text,
-        }
-        environment.filters |= filters
-        environment.globals["value_text"] = wording.value_text
-        self._page = environment.get_template("page.html")
-        self._waiting = environment.get_template("waiting.html")
-        self._parts = {name: environment.get_template(f"{name}.html") for name in PARTS}
+        self._page = template("page.html")
+        self._waiting = template("waiting.html")
+        self._parts = {name: template(f"{name}.html") for name in PARTS}
 
     def render(self, moment: Moment, incidents: list[Incident]) -> str:
         """Return the whole page."""
