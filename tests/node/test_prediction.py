@@ -1,6 +1,7 @@
 """What online pods will not use of their requests: worked values, and checkpoints that are old, torn or strange."""
 
 import pathlib
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -74,6 +75,15 @@ def test_cpu_of_lse_pods_is_never_lent_and_their_memory_is() -> None:
     assert alone.cpu_millicores == 0
     # The history of all prod pods together bounds it: twice two gibibytes.
     assert alone.memory_bytes == pytest.approx(8 * GIB - 4.4 * GIB, rel=0.1)
+
+
+@pytest.mark.parametrize(("qos", "lent"), [("LS", 4000 / 1.25 - 1100), ("LSR", 4000 - 1100)])
+def test_requests_in_reference_cpus_are_fewer_of_the_nodes_own(qos: str, lent: float) -> None:
+    """4 reference CPUs are 3.2 of a node whose CPUs do 1.25 times as much; LSR pods get theirs in whole ones."""
+    predictor, now = watched({"k/a": pod("a", qos)}, DAY, Use(cpu_millicores=1000, memory_bytes=GIB))
+    found = predictor.reclaimable([pod("a", qos)], Use(), now, Fraction(5, 4))
+    assert found.cpu_millicores == pytest.approx(lent, rel=ERROR)
+    assert found.memory_bytes == predictor.reclaimable([pod("a", qos)], Use(), now).memory_bytes
 
 
 def test_what_the_system_uses_and_what_the_node_has_bound_it() -> None:

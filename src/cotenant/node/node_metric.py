@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import msgspec
 
@@ -40,6 +41,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Pod] = {}
     applications: Sequence[HostApplication] = ()
     allocatable: Use = Use()
+    cpu_normalization_ratio: Fraction = Fraction(1)
+    """How many reference CPUs, in which pods ask, one CPU of the node counts for."""
 
 
 def request_of(spec: api.NodeMetricSpec) -> Request:
@@ -113,7 +116,9 @@ def status_of(
         ),
         pods_metric=sorted(pods, key=lambda entry: (entry.namespace, entry.name))[:MAX_PODS],
         host_application_metric=applications or None,
-        prod_reclaimable_metric=_prediction(predictor.reclaimable(subject.pods.values(), subject.allocatable, wall)),
+        prod_reclaimable_metric=_prediction(
+            predictor.reclaimable(subject.pods.values(), subject.allocatable, wall, subject.cpu_normalization_ratio)
+        ),
         prod_peak_metric=_prediction(predictor.peak(wall)),
     )
 

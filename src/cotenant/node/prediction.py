@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 import msgspec
 
@@ -145,21 +146,27 @@ class Predictor:
         found = self.prod.peak()
         return _margin(found)
 
-    def reclaimable(self, pods: Iterable[Pod], allocatable: Use, now: float) -> Use:
-        """Return how much of what prod pods asked for can be lent out; None where nothing can be said yet."""
+    def reclaimable(self, pods: Iterable[Pod], allocatable: Use, now: float, ratio: Fraction = Fraction(1)) -> Use:
+        """Return how much of what prod pods asked for can be lent out; None where nothing can be said yet.
+
+        ``ratio``: how many reference CPUs, in which pods ask, one CPU of the node counts for.
+        """
         prod = [pod for pod in pods if pod.active and pod.band == "prod"]
+        cpu = {pod.uid: _cpu_request(pod, ratio) for pod in prod}
+        memory = {pod.uid: float(sum(one.request_memory_bytes() for one in pod.containers)) for pod in prod}
         return Use(
-            cpu_millicores=self._reclaimable(prod, "cpu", allocatable.cpu_millicores, now),
-            memory_bytes=_whole(self._reclaimable(prod, "memory", allocatable.memory_bytes, now)),
+            cpu_millicores=self._reclaimable(prod, "cpu", cpu, allocatable.cpu_millicores, now),
+            memory_bytes=_whole(self._reclaimable(prod, "memory", memory, allocatable.memory_bytes, now)),
         )
 
-    def _reclaimable(self, prod: list[Pod], resource: str, allocatable: float | None, now: float) -> float | None:
+    def _reclaimable(
+        self, prod: list[Pod], resource: str, requests: Mapping[str, float], allocatable: float | None, now: float
+    ) -> float | None:
         """Return the smallest of three: pod by pod, all of them against their sum, and what the node has besides.
 
         CPU of LSE pods is never lent out; neither is anything of a pod that is not known for long enough.
         """
         both = [_amount(_margin(model.peak()), resource) for model in (self.prod, self.system)]
-        requests = {pod.uid: _request(pod, resource) for pod in prod}
         lendable = [pod for pod in prod if resource == "memory" or pod.qos != "LSE"]
         peaks = {pod.uid: self._peak(pod, resource, now) for pod in lendable}
         warm = {uid: peak for uid, peak in peaks.items() if peak is not None}
@@ -182,10 +189,10 @@ def _amount(use: Use, resource: str) -> float | None:
     return use.cpu_millicores if resource == "cpu" else use.memory_bytes
 
 
-def _request(pod: Pod, resource: str) -> int:
-    if resource == "cpu":
-        return pod.request_millicores()
-    return sum(container.request_memory_bytes() for container in pod.containers)
+def _cpu_request(pod: Pod, ratio: Fraction) -> float:
+    """Return what a pod asks for in the node's own CPUs; LSE and LSR pods get theirs in whole ones."""
+    asked = pod.request_millicores()
+    return float(asked if pod.qos_label in ("LSE", "LSR") else asked / ratio)
 
 
 def _margin(use: Use) -> Use:

@@ -155,7 +155,12 @@ class Reporter:
         slo, here = self._policy.slo, self._policy.node(Node(capacity_millicores=None, capacity_memory_bytes=None))
         allocatable = Use(cpu_millicores=here.allocatable_millicores, memory_bytes=here.allocatable_memory_bytes)
         applications = slo.host_applications if slo is not None else ()
-        return Subject(pods=self._present().pods, applications=applications, allocatable=allocatable)
+        return Subject(
+            pods=self._present().pods,
+            applications=applications,
+            allocatable=allocatable,
+            cpu_normalization_ratio=here.cpu_normalization_ratio,
+        )
 
     async def step(self) -> None:
         """Write if it is time to, and keep a checkpoint if it is time for that."""
