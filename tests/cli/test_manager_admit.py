@@ -102,10 +102,23 @@ def test_a_pod_has_the_priority_of_the_class_that_it_names(
         assert refusal in found["refused"][0]
 
 
-def test_what_is_no_object_is_named(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.yaml").write_text("kind: Namespace\nmetadata: 5\n")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("kind: Namespace\nmetadata: 5\n", "x.yaml: Namespace"),
+        ("kind: Pod\nmetadata: {name: a, labels: {version: 1}}\n", "x.yaml: Pod: Expected `str`, got `int`"),
+        (
+            "kind: Pod\nspec: {containers: {name: c}}\n",
+            "x.yaml: Pod: Expected `array | null`, got `object` - at `$.spec.containers`",
+        ),
+    ],
+)
+def test_what_is_no_object_is_named(
+    text: str, told: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.yaml").write_text(text)
     assert app.run(["manager", "admit", str(tmp_path / "x.yaml")]) == 2
-    assert "x.yaml: Namespace" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
 
 
 def test_an_address_without_tls_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

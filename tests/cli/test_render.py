@@ -42,6 +42,13 @@ def test_what_cannot_be_used_is_named(tmp_path: pathlib.Path, capsys: pytest.Cap
     assert yaml.safe_load(told.out)["nodeSLO"]["systemStrategy"]["watermarkScaleFactor"] == 150
 
 
+def test_json_that_is_no_text_is_named(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("kind: ConfigMap\ndata: {colocation-config: {enable: true}}\n")
+    assert app.run(["manager", "render", str(file)]) == 1
+    assert "colocation-config: not a text" in capsys.readouterr().err
+
+
 def test_without_the_config_map_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["manager", "render", NODES]) == 2
     assert "0 ConfigMaps: give the one named slo-controller-config" in capsys.readouterr().err

@@ -60,6 +60,11 @@ def render(objects: Iterable[tuple[str, Mapping[str, Any]]]) -> Offline:
     data = config_maps[0].get("data") or {}
     texts = {key: text for key, text in data.items() if isinstance(text, str)}
     config, wrong = slo_config.read(texts, slo_config.SloConfig())
+    wrong |= {
+        key: f"{key}: not a text, which is all that a ConfigMap holds: write the JSON below `{key}: |`"
+        for key in slo_config.KEYS
+        if key in data and key not in texts
+    }
     return Offline(
         nodes=[_rendered(config, node) for node in nodes or [ANY_NODE]],
         wrong=wrong,

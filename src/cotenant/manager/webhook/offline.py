@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cotenant.api.koordinator.profile import Profile
-from cotenant.manager.webhook import mutation, profiles, validation
+from cotenant.manager.webhook import mutation, profiles, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.surroundings import LimitRange, Namespace, PriorityClass, Quota, Surroundings
@@ -130,6 +130,9 @@ def _prioritized(pod: dict[str, Any], classes: Mapping[str, PriorityClass]) -> d
 def _take(found: Objects, value: dict[str, Any], place: str) -> None:
     kind = value.get("kind")
     if kind == "Pod":
+        wrong = shapes.problem(value, shapes.Pod)
+        if wrong:
+            raise BadObjects(f"{place}: Pod: {wrong}")
         found.pods.append(value)
         return
     if kind not in _KINDS:

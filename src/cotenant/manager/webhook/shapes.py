@@ -1,6 +1,7 @@
 """The shapes of objects that are changed or checked, as far as they are read.
 
-The API server sends nothing else. Whoever does gets a 400 that names the place, instead of an error of ours.
+The API server sends nothing else. Whoever does gets a 400 that names the place, instead of an error of ours; files hold
+what anybody wrote.
 """
 
 from typing import Any
@@ -20,6 +21,7 @@ class _Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class _Metadata(_Camel, frozen=True, kw_only=True):
     name: str | None = None
+    namespace: str | None = None
     uid: str | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -110,15 +112,23 @@ class ConfigMap(_Camel, frozen=True, kw_only=True):
     data: dict[str, str] | None = None
 
 
+def problem(value: Any, shape: type[msgspec.Struct]) -> str:
+    """Return where an object has another shape than this, and what is there; empty where it has this one."""
+    if not isinstance(value, dict):
+        return "not an object"
+    try:
+        msgspec.convert(value, shape)
+    except MALFORMED as error:
+        return str(error)
+    return ""
+
+
 def checked(value: Any, shape: type[msgspec.Struct], place: str) -> Object:
     """Return an object that has this shape.
 
     :raises BadRequest: if it has another one; the text names the place in it.
     """
-    if not isinstance(value, dict):
-        raise BadRequest(f"AdmissionReview: {place} is not an object")
-    try:
-        msgspec.convert(value, shape)
-    except MALFORMED as error:
-        raise BadRequest(f"AdmissionReview: {place}: {error}") from None
-    return value
+    found = problem(value, shape)
+    if found:
+        raise BadRequest(f"AdmissionReview: {place}: {found}")
+    return dict(value)
