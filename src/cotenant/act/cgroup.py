@@ -120,6 +120,18 @@ def set_cpus(draft: Draft, group: str, wanted: Iterable[int], reason: str) -> bo
     return bool(text) and draft.write(cpuset_path(draft.snapshot, group), text, reason)
 
 
+def keep_cpus(draft: Draft, group: str, wanted: frozenset[int], reason: str) -> None:
+    """State the CPU list of a group; the one it has, if that means these CPUs (an empty one on v2 is all CPUs already).
+
+    It is stated in any case: else a strategy that is switched off would take the file for its own and release it.
+    """
+    path = cpuset_path(draft.snapshot, group)
+    if path is not None and cpus(draft.snapshot, group) == wanted:
+        draft.write(path, _read(draft.snapshot, path) or "", reason)
+    else:
+        set_cpus(draft, group, wanted, reason)
+
+
 def release_cpus(draft: Draft, group: str, wanted: Iterable[int], reason: str) -> None:
     """State the CPU list of a group that is left, if we wrote it. An empty list is never stated."""
     text = cpulist.render(wanted)

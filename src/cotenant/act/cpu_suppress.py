@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from cotenant.act import cgroup, cpu_pool
+from cotenant.act import cgroup, cpu_pool, nested
 from cotenant.act.draft import Draft, Target
 from cotenant.act.registry import strategy
 from cotenant.model.node import Use
@@ -99,6 +99,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     given to offline work. The policy that is not in use is put back to "no limit". Under the kubelet's static CPU
     policy only containers are narrowed, so that new ones can start. Where somebody else keeps writing over the quota of
     the directory, each group has its own; where they write over those, or over CPU sets, it is by the other policy.
+    On v1 groups that nobody lists follow those they are in: the kernel narrows no group below one inside it.
     """
     snapshot = draft.snapshot
     if not slo.threshold.enable:
@@ -193,6 +194,8 @@ def _by_cpus(draft: Draft, target: float) -> None:
         cgroup.set_cpus(
             draft, group, wanted if narrow else available, reason if narrow else "kept wide for the kubelet"
         )
+    for group, cpus in _nested(snapshot, wanted).items():
+        cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
 
 
 def choose(snapshot: Snapshot, count: int) -> list[int]:
@@ -230,6 +233,10 @@ def _groups(snapshot: Snapshot) -> list[tuple[str, bool]]:
     return found
 
 
+def _nested(snapshot: Snapshot, wanted: Iterable[int]) -> dict[str, frozenset[int]]:
+    return nested.narrowed(snapshot, [group for group, _ in _groups(snapshot)], frozenset(wanted))
+
+
 def _is_held(group: PodGroup) -> bool:
     """Return whether a group is held: its pod is offline, or it sits in the offline directory and holds all it can."""
     if group.pod is not None and group.pod.best_effort:
@@ -243,12 +250,9 @@ def _widen_cpus(draft: Draft, reason: str) -> None:
         return
     available = cpu_pool.offline_pool(snapshot)
     for group, _ in _groups(snapshot):
-        path = cgroup.cpuset_path(snapshot, group)
-        if path and cgroup.cpus(snapshot, group) == available:
-            # An empty list on v2 is all CPUs already. Stated all the same: the file stays this strategy's.
-            draft.write(path, snapshot.files.read(path) or "", reason)
-        else:
-            cgroup.set_cpus(draft, group, available, reason)
+        cgroup.keep_cpus(draft, group, available, reason)
+    for group, cpus in _nested(snapshot, available).items():
+        cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
 
 
 def _release_cpus(draft: Draft, reason: str) -> None:
@@ -258,6 +262,8 @@ def _release_cpus(draft: Draft, reason: str) -> None:
     available = cpu_pool.offline_pool(snapshot)
     for group, _ in _groups(snapshot):
         cgroup.release_cpus(draft, group, available, reason)
+    for group, cpus in _nested(snapshot, available).items():
+        cgroup.release_cpus(draft, group, cpus, reason)
 
 
 # --- by quota -------------------------------------------------------------------------------------------------------

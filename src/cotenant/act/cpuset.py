@@ -48,7 +48,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 
     Runs only where CPUs are given out: some pod or the node's topology says so, or containers are still narrowed by
     us. Containers that the kubelet pinned are left alone, and an empty list is never written. A pod with CPUs of its
-    own has no quota, which would only throttle it.
+    own has no quota, which would only throttle it. CPUs that the node does not have are left out, and named.
     """
     snapshot = draft.snapshot
     if not snapshot.topology.cpus:
@@ -72,14 +72,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
             present = cgroup.cpus(snapshot, child.path)
             if pinned and present and present <= pinned and group.pod.kube_qos == "Guaranteed":
                 continue
-            reason = f"pod {group.pod.key}: {found[1]}"
-            if present == found[0]:
-                # An empty list on v2 is all CPUs already. Stated all the same: else a strategy that is switched off
-                # takes the file for its own and releases it.
-                path = cgroup.cpuset_path(snapshot, child.path)
-                draft.write(path, snapshot.files.read(path or "") or "", reason)
-                continue
-            cgroup.set_cpus(draft, child.path, found[0], reason)
+            cgroup.keep_cpus(draft, child.path, found[0], f"pod {group.pod.key}: {found[1]}")
         if _present(snapshot, own):
             _lift_quota(draft, group, group.pod)
     _host_applications(draft, slo)
@@ -114,5 +107,4 @@ def _host_applications(draft: Draft, slo: NodeSlo) -> None:
         path = host_application.group_of(draft.snapshot, application)
         if application.qos == "LS" and path is not None:
             pools = cpu_pool.union(cpu_pool.share_pools(draft.snapshot))
-            if cgroup.cpus(draft.snapshot, path) != pools:
-                cgroup.set_cpus(draft, path, pools, f"host application {application.name}: share pools")
+            cgroup.keep_cpus(draft, path, pools, f"host application {application.name}: share pools")
