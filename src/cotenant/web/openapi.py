@@ -78,57 +78,35 @@ def document() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document."""
     types: list[Any] = [struct for struct, _ in READ_PATHS.values()] + [RulesState, Restored, Rollback, Failure]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    by_type = dict(zip(types, schemas, strict=True))
-    failure = {"description": "Why not.", "content": {"application/json": {"schema": by_type[Failure]}}}
-    paths: dict[str, Any] = {}
-    for path, (struct, summary) in READ_PATHS.items():
-        ok = {"description": summary, "content": {"application/json": {"schema": by_type[struct]}}}
-        get: dict[str, Any] = {"summary": summary, "responses": {"200": ok, "503": failure}}
-        if path in PARAMETERS:
-            name, low, high, default = PARAMETERS[path]
-            schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
-            get["parameters"] = [{"name": name, "in": "query", "required": False, "schema": schema}]
-            get["responses"]["400"] = failure
-        paths[path] = {"get": get}
-    events = {
-        "description": "One event `tick` a period.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
+    schema_of = dict(zip(types, schemas, strict=True))
+    failure = _answer("Why not.", schema_of[Failure])
+    paths = {path: _read(path, schema_of[struct], summary, failure) for path, (struct, summary) in READ_PATHS.items()}
+    events = _answer("One event `tick` a period.", {"type": "string"}, "text/event-stream")
     paths["/api/v1/stream"] = {"get": {"summary": "Server-sent events for the page.", "responses": {"200": events}}}
-    token: list[dict[str, list[str]]] = [{"token": []}]
-    paths["/api/v1/session"] = {
-        "post": {
-            "summary": "Open a browser session with the token; the answer sets a cookie.",
-            "security": token,
-            "responses": {"204": {"description": "Opened."}, "401": failure, "403": failure},
-        }
-    }
-    paths["/api/v1/rules/rollback"] = {
-        "post": {
-            "summary": "Put an earlier revision of the rules in force.",
-            "security": token,
-            "requestBody": {"content": {"application/json": {"schema": by_type[Rollback]}}},
-            "responses": {
-                "200": {"description": "Done.", "content": {"application/json": {"schema": by_type[RulesState]}}},
-                "400": failure,
-                "401": failure,
-                "403": failure,
-                "409": failure,
-            },
-        }
-    }
-    paths["/api/v1/restore"] = {
-        "post": {
-            "summary": "Put back everything that was written, and enforce nothing more until the next start.",
-            "security": token,
-            "responses": {
-                "200": {"description": "Done.", "content": {"application/json": {"schema": by_type[Restored]}}},
-                "401": failure,
-                "403": failure,
-                "409": failure,
-            },
-        }
-    }
+    for path, summary, done, refusals in (
+        (
+            "/api/v1/session",
+            "Open a browser session with the token; the answer sets a cookie.",
+            {"204": {"description": "Opened."}},
+            ("401", "403"),
+        ),
+        (
+            "/api/v1/rules/rollback",
+            "Put an earlier revision of the rules in force.",
+            {"200": _answer("Done.", schema_of[RulesState])},
+            ("400", "401", "403", "409"),
+        ),
+        (
+            "/api/v1/restore",
+            "Put back everything that was written, and enforce nothing more until the next start.",
+            {"200": _answer("Done.", schema_of[Restored])},
+            ("401", "403", "409"),
+        ),
+    ):
+        responses = {**done, **dict.fromkeys(refusals, failure)}
+        paths[path] = {"post": {"summary": summary, "security": [{"token": []}], "responses": responses}}
+    asked = {"content": {"application/json": {"schema": schema_of[Rollback]}}}
+    paths["/api/v1/rules/rollback"]["post"]["requestBody"] = asked
     return {
         "openapi": "3.1.0",
         "info": {"title": "cotenant on one host", "version": cotenant.__version__},
@@ -138,3 +116,17 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _read(path: str, schema: dict[str, Any], summary: str, failure: dict[str, Any]) -> dict[str, Any]:
+    get: dict[str, Any] = {"summary": summary, "responses": {"200": _answer(summary, schema), "503": failure}}
+    if path in PARAMETERS:
+        name, low, high, default = PARAMETERS[path]
+        values = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+        get["parameters"] = [{"name": name, "in": "query", "required": False, "schema": values}]
+        get["responses"]["400"] = failure
+    return {"get": get}
+
+
+def _answer(description: str, schema: dict[str, Any], media_type: str = "application/json") -> dict[str, Any]:
+    return {"description": description, "content": {media_type: {"schema": schema}}}
