@@ -142,27 +142,11 @@ class Engine:
         missing: dict[str, sample.MissingReason],
     ) -> tuple[evaluation.Detection, bool]:
         """Return one detection, and whether it is known through its signals, not only through their fall-back."""
-        entries = detection.signals
-        readings: list[compiled.Reading] = []
-        direct = online = False
-        for entry in entries:
-            readings.append(read := view.read(entry))
-            if read is not entry.unknown and read.index is not None and not entry.rule.supporting:
-                direct = True
-                online = online or entry.online
-        certain = direct
-        if not (online if detection.has_online else direct):
-            entries = entries + detection.fallback
-            for entry in detection.fallback:
-                readings.append(read := view.read(entry))
-                certain = certain or (read.index is not None and not entry.rule.supporting)
-        current = node.detections.get(detection.name)
-        if current is None:
-            current = node.detections[detection.name] = state.DetectionState()
-        hysteresis = self._compiled.rules.hysteresis
+        readings, direct = _read(detection, view)
+        certain = direct or any(_decides(entry, read) for entry, read in readings[len(detection.signals) :])
         index, reached, calm = 0.0, False, True
         signals: dict[str, evaluation.SignalState] = {}
-        for entry, read in zip(entries, readings, strict=True):
+        for entry, read in readings:
             name = entry.rule.signal
             if read.index is None:
                 missing[name] = view.why_unknown(entry, taken)
@@ -172,6 +156,10 @@ class Engine:
                 calm = calm and read.calm
             if name not in signals or signals[name].index is None:
                 signals[name] = entry.unknown_state if read is entry.unknown else read.state()
+        current = node.detections.get(detection.name)
+        if current is None:
+            current = node.detections[detection.name] = state.DetectionState()
+        hysteresis = self._compiled.rules.hysteresis
         if certain:
             current.known(node.timeline.at, step_s, reached, calm, hysteresis)
         else:
@@ -206,6 +194,31 @@ class Engine:
             hard.update(node.timeline.at, step_s, mean, limit, hysteresis)
             if limit is not None and mean is None:
                 missing[signal] = view.why_no_mean(signal, taken)
+
+
+def _read(
+    detection: compiled.CompiledDetection, view: reading.NodeView
+) -> tuple[list[tuple[compiled.Entry, compiled.Reading]], bool]:
+    """Return what a detection's signals say, and whether it is known through them.
+
+    The fall-back signals follow where it is not, or where no signal of the online class tells that should.
+    """
+    readings = []
+    direct = online = False
+    for entry in detection.signals:
+        read = view.read(entry)
+        readings.append((entry, read))
+        if _decides(entry, read):
+            direct = True
+            online = online or entry.online
+    if not (online if detection.has_online else direct):
+        readings += [(entry, view.read(entry)) for entry in detection.fallback]
+    return readings, direct
+
+
+def _decides(entry: compiled.Entry, read: compiled.Reading) -> bool:
+    """Return whether a signal is known and makes its detection known by itself."""
+    return read.index is not None and not entry.rule.supporting
 
 
 def _fit(node: _Node, before: compiled.Compiled, after: compiled.Compiled) -> None:
