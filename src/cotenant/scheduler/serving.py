@@ -72,16 +72,12 @@ async def serve(
     metrics = Metrics()
     metrics.watch(source, clock)
     extender = Extender(source, rules, clock, metrics)
-    config = uvicorn.Config(
+    config = serving.configuration(
         Endpoints(extender, reader, AllowedHosts(listener.getsockname()[0])).application(),
-        http=Connection,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        server_header=False,
+        concurrency=None,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        shutdown_seconds=SHUTDOWN_SECONDS,
+        connection=Connection,
     )
     server = _Server(config)
     started(serving.url_of(listener))

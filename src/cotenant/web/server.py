@@ -4,11 +4,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-import uvicorn
-
 from cotenant.web import serving
 from cotenant.web.application import Site
-from cotenant.web.connection import BoundedConnection
 from cotenant.web.feed import Moment
 
 CONCURRENCY_LIMIT = 128
@@ -23,19 +20,8 @@ class WebServer:
     def __init__(self, site: Site, listening: socket.socket) -> None:
         self._site = site
         self._listening = listening
-        config = uvicorn.Config(
-            site.application,
-            http=BoundedConnection,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CONCURRENCY_LIMIT,
-            timeout_keep_alive=10,
-            timeout_graceful_shutdown=STOP_TIMEOUT_SECONDS,
+        config = serving.configuration(
+            site.application, concurrency=CONCURRENCY_LIMIT, shutdown_seconds=STOP_TIMEOUT_SECONDS
         )
         self._server = serving.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None

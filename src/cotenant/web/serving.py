@@ -51,10 +51,31 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(application: ASGIApp, listener: socket.socket, *, concurrency: int = CONCURRENCY_LIMIT) -> None:
+def configuration(
+    application: ASGIApp,
+    *,
+    concurrency: int | None = CONCURRENCY_LIMIT,
+    keep_alive_seconds: int = 10,
+    shutdown_seconds: int = 1,
+    connection: type[BoundedConnection] = BoundedConnection,
+) -> uvicorn.Config:
+    """Return how every server of ours serves: bounded, silent, HTTP/1.1 and nothing else."""
+    return uvicorn.Config(
+        application,
+        http=connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=concurrency,
+        timeout_keep_alive=keep_alive_seconds,
+        timeout_graceful_shutdown=shutdown_seconds,
+    )
+
+
+async def serve(application: ASGIApp, listener: socket.socket) -> None:
     """Serve an application over plain HTTP until cancelled."""
-    config = uvicorn.Config(
-        application, http=BoundedConnection, ws="none", lifespan="off", log_config=None, access_log=False,
-        server_header=False, limit_concurrency=concurrency, timeout_keep_alive=10, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    await Server(config).serve(sockets=[listener])
+    await Server(configuration(application)).serve(sockets=[listener])

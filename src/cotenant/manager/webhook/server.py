@@ -7,7 +7,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -26,7 +25,6 @@ from cotenant.manager.webhook.settings import look_seconds
 from cotenant.manager.webhook.source import Source
 from cotenant.web import serving
 from cotenant.web.body import BodyReader, RefusedRequest
-from cotenant.web.connection import BoundedConnection
 
 _log = logging.getLogger(__name__)
 
@@ -152,11 +150,12 @@ class WebhookServer:
 
 
 async def _serve(application: Starlette, listener: socket.socket, context: ssl.SSLContext) -> None:
-    config = uvicorn.Config(
-        application, http=BoundedConnection, ws="none", lifespan="off", log_config=None, access_log=False,
-        server_header=False, limit_concurrency=CONCURRENCY_LIMIT, timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )  # fmt: skip
+    config = serving.configuration(
+        application,
+        concurrency=CONCURRENCY_LIMIT,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        shutdown_seconds=SHUTDOWN_SECONDS,
+    )
     config.load()
     config.ssl = context  # one that certificates can be loaded into while it serves
     server = serving.Server(config)
