@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from cotenant.kernel import errors
-from cotenant.kernel.file import File, number
+from cotenant.kernel.file import File, number, read_once
 
 
 def test_each_read_is_from_the_start(tree):
@@ -22,6 +22,24 @@ def test_a_long_file_comes_whole(tree):
     file = File(tree.root.proc / "a")
     assert len(file.read()) == len(file.read()) == 300_000
     file.close()
+
+
+@pytest.mark.parametrize("size", [0, 7, 65536, 300_000])
+def test_a_file_that_is_read_once_comes_whole_and_is_not_kept(tree, size):
+    tree.write("proc/a", b"x" * size)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    assert read_once(f"{tree.root.proc}/a") == b"x" * size
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.parametrize("name", ["none", ".", "fifo"])
+def test_what_cannot_be_read_once_is_an_error_that_leaves_nothing_open(tree, name):
+    tree.root.proc.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(tree.root.proc / "fifo")
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(errors.FileError):
+        read_once(f"{tree.root.proc}/{name}")
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,26 @@ class File:
                 return  # closed by the error that brought us here; there is nothing left to release
 
 
+def read_once(path: str) -> bytes:
+    """Return the whole content of a file that comes and goes, or of which a descriptor must not be kept.
+
+    :raises FileError: if it cannot be opened or read, or is larger than any kernel file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            data = os.pread(fd, CHUNK_BYTES, 0)
+            while part := os.pread(fd, CHUNK_BYTES, len(data)):
+                data += part
+                if len(data) > MAX_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise errors.FileError(path, error.errno or errno.EIO) from None
+    return data
+
+
 def number(word: bytes, path: str) -> int:
     """Return a decimal count that fits in 64 bits.
 

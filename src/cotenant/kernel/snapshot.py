@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.kernel import errors, paths
 from cotenant.kernel.directories import Directories
-from cotenant.kernel.file import File
+from cotenant.kernel.file import File, read_once
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import KubeQos, Pod
 from cotenant.model.priority import PriorityInterface
@@ -60,14 +60,17 @@ class Earlier:
         """Return an equal set that is kept already: the groups of a hierarchy have the same files."""
         return self._shared.setdefault(names, names)
 
-    def file(self, path: str) -> File:
-        """Return a file by its path below the root; it stays open where that shows what it holds now."""
+    def read(self, path: str) -> bytes:
+        """Return what a file holds, by its path below the root; it stays open where that shows what it holds now.
+
+        :raises FileError: if it cannot be read.
+        """
+        if path.rpartition("/")[2] in _OPENED_EACH_TIME:
+            return read_once(f"{self._prefix}/{path}")
         file = self._files.get(path)
         if file is None:
-            file = File(f"{self._prefix}/{path}")
-            if path.rpartition("/")[2] not in _OPENED_EACH_TIME:
-                self._files[path] = file
-        return file
+            file = self._files[path] = File(f"{self._prefix}/{path}")
+        return file.read()
 
     def parts(self, files: Files, pods: Sequence[Pod]) -> "_Parts":
         """Return the parts of a snapshot that say which pod has which group: the same objects where they are equal."""
@@ -118,12 +121,11 @@ class KernelFiles:
         return self._content[path]
 
     def _read(self, path: str) -> str | None:
-        # One that nobody keeps is closed when it goes.
-        file = File(f"{self._prefix}/{path}") if self._earlier is None else self._earlier.file(path)
         try:
-            return file.read().decode(errors="replace").removesuffix("\n")
+            data = read_once(f"{self._prefix}/{path}") if self._earlier is None else self._earlier.read(path)
         except errors.KernelError:
             return None
+        return data.decode(errors="replace").removesuffix("\n")
 
     def exists(self, path: str) -> bool:
         if path not in self._exists:

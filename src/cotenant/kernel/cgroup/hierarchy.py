@@ -9,7 +9,6 @@ from cotenant.kernel import paths
 from cotenant.kernel.cgroup.counters import GroupFiles
 from cotenant.kernel.cgroup.v1 import V1Files
 from cotenant.kernel.cgroup.v2 import Disks, V2Files
-from cotenant.kernel.file import File
 
 
 class Hierarchy(Protocol):
@@ -24,8 +23,8 @@ class Hierarchy(Protocol):
         """Return a group's files."""
         ...
 
-    def procs(self, path: str) -> File | None:
-        """Return the list of a group's processes where their own accounts have to tell what it writes, else None."""
+    def procs(self, path: str) -> str | None:
+        """Return the file that lists a group's processes where their own accounts tell what it writes, else None."""
         ...
 
     @property
@@ -50,7 +49,7 @@ class V2Hierarchy:
     def open(self, path: str) -> GroupFiles:
         return V2Files(f"{self._top}/{path}", self._disks)
 
-    def procs(self, path: str) -> File | None:
+    def procs(self, path: str) -> str | None:
         return None
 
     @property
@@ -78,10 +77,10 @@ class V1Hierarchy:
         v2 = None if self._v2 is None else f"{self._v2}/{path}"
         return V1Files(directories, v2, self._disks)
 
-    def procs(self, path: str) -> File | None:
+    def procs(self, path: str) -> str | None:
         for controller in ("blkio", "cpuacct", "memory"):
             if controller in self._tops and os.path.exists(f"{self._tops[controller]}/{path}/cgroup.procs"):
-                return File(f"{self._tops[controller]}/{path}/cgroup.procs")
+                return f"{self._tops[controller]}/{path}/cgroup.procs"
         return None
 
     @property

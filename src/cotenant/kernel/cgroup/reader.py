@@ -11,7 +11,6 @@ from cotenant.kernel.cgroup.latency import Latencies
 from cotenant.kernel.cgroup.tree import Tree
 from cotenant.kernel.cgroup.v2 import Disks
 from cotenant.kernel.cgroup.writers import Writers
-from cotenant.kernel.file import File
 from cotenant.kernel.reading import Reading
 from cotenant.kernel.tracing import Feed
 from cotenant.model.rate import Count
@@ -43,7 +42,7 @@ class CgroupReader:
         tops = () if self._hierarchy is None else self._hierarchy.tops
         self._tree = Tree(tops, live=root.is_machine, wanted=self.classes.wants, deep=self.classes.beginnings)
         self._groups: dict[str, Group] = {}
-        self._procs: dict[str, File] = {}
+        self._procs: dict[str, str] = {}
         self._writers = Writers(root)
         self._live = root.is_machine
         self._rests: dict[str, int] = {}
@@ -106,9 +105,7 @@ class CgroupReader:
     def _drop(self, path: str) -> None:
         self._groups.pop(path).files.close()
         self._rests.pop(path, None)
-        procs = self._procs.pop(path, None)
-        if procs is not None:
-            procs.close()
+        self._procs.pop(path, None)
 
     def _written(self) -> dict[str, Count]:
         """Return what each group's processes wrote, those of the groups below included (v1 only)."""
@@ -125,7 +122,7 @@ class CgroupReader:
                 written[parent] = add(written.get(parent, 0), total)
         return written
 
-    def _own(self, path: str, procs: File, *, inner: bool) -> Count:
+    def _own(self, path: str, procs: str, *, inner: bool) -> Count:
         """Return what the processes right in a group wrote; an inner one that had none is mostly taken to have none."""
         if self._rests.get(path, 0) > 0:
             self._rests[path] -= 1

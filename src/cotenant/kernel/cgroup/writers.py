@@ -8,7 +8,7 @@ import os
 import re
 
 from cotenant.kernel import errors, paths
-from cotenant.kernel.file import File
+from cotenant.kernel.file import read_once
 from cotenant.model.rate import Count
 from cotenant.model.sample import MissingReason
 
@@ -36,16 +36,14 @@ class Writers:
         self._before, self._after = self._after, {}
         self._looked_at = 0
 
-    def tasks(self, procs: File) -> list[bytes] | MissingReason:
+    def tasks(self, procs: str) -> list[bytes] | MissingReason:
         """Return the processes that a ``cgroup.procs`` lists."""
         try:
-            return procs.read().split()
-        except errors.FileError as error:
-            return "gone" if error.gone else error.reason
-        finally:
             # On v1 an open cgroup.procs shows the same list for as long as it is read once a second (the kernel drops
             # it a second after the last read): who came since would never be seen.
-            procs.close()
+            return read_once(procs).split()
+        except errors.FileError as error:
+            return "gone" if error.gone else error.reason
 
     def written(self, pids: list[bytes] | MissingReason) -> Count:
         """Return how many bytes some processes wrote since the last period."""
@@ -68,13 +66,10 @@ class Writers:
 
     def _grown(self, pid: int) -> Count:
         # Opened each time: processes come and go, and a kept descriptor would pin each of them.
-        file = File(f"{self._proc}/{pid}/io")
         try:
-            data = file.read()
+            data = read_once(f"{self._proc}/{pid}/io")
         except errors.FileError as error:
             return 0 if error.gone else error.reason
-        finally:
-            file.close()
         match = _WRITTEN.search(data)
         if match is None:
             return "malformed"
