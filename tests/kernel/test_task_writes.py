@@ -1,7 +1,9 @@
 """Core-scheduling cookies as the executor gives and takes them, on a made-up kernel that keeps them by process."""
 
 import contextlib
+import errno
 import itertools
+import os
 import pathlib
 import subprocess
 from collections.abc import Iterator
@@ -120,6 +122,20 @@ def test_a_cookie_that_does_not_go_is_said(
     states(writer, cookie(pids[0], "offline"))
     monkeypatch.setattr(core_cookie, "clear", lambda pid: None)
     assert states(writer, cookie(pids[0], "")) == ["not_taken"]
+
+
+def test_a_refusal_is_told_once_a_task(
+    cookies: Cookies, root: paths.Root, pids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel without core scheduling answers EINVAL, to every task in every round."""
+
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(core_cookie, "read", refuse)
+    writer = executor.Executor(root)
+    assert states(writer, cookie(pids[0], "offline")) == ["refused"]
+    assert states(writer, cookie(pids[0], "offline"), cookie(pids[1], "offline")) == ["held", "refused"]
 
 
 def test_killed_between_the_cookie_and_its_line(

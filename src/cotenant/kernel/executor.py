@@ -28,6 +28,9 @@ PRIORITY_FILES = STICKY_FILES | {
 }
 """Never written in the root of a hierarchy."""
 
+TASK_OPS = frozenset({"set_policy", "core_cookie"})
+"""Steps that are system calls on a task, not writes to a file."""
+
 LOST_BESIDE: dict[tuple[str, str], tuple[str, ...]] = {
     ("cpu.idle", "1"): ("cpu.shares", "cpu.weight"),
     ("cpu.cfs_quota_us", "-1"): ("cpu.cfs_burst_us",),
@@ -146,7 +149,7 @@ class Executor:
         keeping = self._tasks.keeping()
 
         def is_alive(entry: journal.Entry) -> bool:
-            if entry.line.op in ("set_policy", "core_cookie"):
+            if entry.line.op in TASK_OPS:
                 return keeping(entry)
             return self.inode_of_parent(entry.path) == (entry.line.dev, entry.line.ino)
 
@@ -183,7 +186,7 @@ class Executor:
             "core_cookie": self._tasks.set_cookie,
         }[item.op]
         try:
-            return operation(item, commit)
+            return self._on_task(operation, item, commit) if item.op in TASK_OPS else operation(item, commit)
         except channel.BadPath as error:
             return Outcome(item, "refused", str(error))
         except journal.JournalUnusable as error:
@@ -317,7 +320,8 @@ class Executor:
         if decision.state == "gone":
             self._forget(path)
         else:
-            self._holds.hold(path, item.new, self.inode_of_parent(path) or (0, 0), decision)
+            inode = self._task(item) if item.op in TASK_OPS else self.inode_of_parent(path)
+            self._holds.hold(path, item.new, inode or (0, 0), decision)
         return Outcome(item, decision.state, f"{path}: {os.strerror(number)}: {decision.meaning}", number)
 
     def _forget(self, path: str) -> None:
@@ -363,6 +367,16 @@ class Executor:
         return Outcome(item, "written")
 
     # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def _on_task(self, operation: Callable[[PlanItem, bool], Outcome], item: PlanItem, commit: bool) -> Outcome:
+        path = item.path or ""
+        if path in self._holds and self._holds.is_held(path, item.new, self._task(item)):
+            return Outcome(item, "held")
+        return operation(item, commit)
+
+    def _task(self, item: PlanItem) -> tuple[int, int]:
+        """Return what tells a task from a later one with its number, in the place of a directory's inode."""
+        return (0, int(tasks.start_time(self.root, os.path.basename(item.path or "")) or 0))
 
     def _move_task(self, item: PlanItem, commit: bool) -> Outcome:
         path, task = item.path or "", (item.new or "").strip()

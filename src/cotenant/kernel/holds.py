@@ -32,6 +32,10 @@ class Holds:
         until = self._clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
         self._held[path] = _Hold(value, inode, until)
 
+    def __contains__(self, path: str) -> bool:
+        """Return whether anything is known of a path; :meth:`is_held` says whether it still counts."""
+        return path in self._held
+
     def is_held(self, path: str, value: str | None, inode: tuple[int, int]) -> bool:
         """Return whether this write was refused and nothing has changed since."""
         hold = self._held.get(path)
