@@ -93,6 +93,16 @@ class MembersV2(File):
     def parse(self, group: Group, text: str) -> Members:
         return kernel_text.cpu_list(text, possible(group, self.name))
 
+    def put(self, group: Group, value: Members) -> None:
+        # Seen on 6.12: with tasks in the group or below it, a list that was set cannot become empty again.
+        if group.values[self.name] and not value and _is_populated(group):
+            raise refusal("ENOSPC")
+        group.values[self.name] = value
+
+
+def _is_populated(group: Group) -> bool:
+    return bool(group.tids) or any(_is_populated(child) for child in group.children.values())
+
 
 class Partition(File):
     """v2 ``cpuset.cpus.partition``: the three words; whether a root is valid is not modelled."""

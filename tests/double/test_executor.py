@@ -113,6 +113,24 @@ def test_no_write_is_refused_and_restore_gives_back_what_the_kernel_lets(name: s
         assert result.pods_to_recreate == (["0a1b2c3d-0000-1111-2222-333344445555"] if sticky else [])
 
 
+def test_a_list_that_was_empty_is_given_all_of_the_parents_while_tasks_are_there(tmp_path: pathlib.Path) -> None:
+    """v2 takes no empty list back then (ENOSPC); the group may use the same CPUs as before."""
+    kernel = machine("mainline-v2")
+    kernel.spawn(f"{model.CGROUP}/{KUBEPODS}/container")
+    with fuse.mounted(kernel, tmp_path) as directory:
+        root = paths.Root(directory)
+        executor.Executor(root).apply(ordered(kernel, plan(kernel, priority.probe(root))))
+        before = kernel.read(f"{model.CGROUP}/cpuset.cpus.effective").strip()
+        result = undo.restore(executor.Executor(root))
+        assert result.complete, result
+        noted = {entry.path: entry.note for entry in result.restored if entry.note}
+        lists = [f"{model.CGROUP}/{group}/cpuset.cpus" for group in (KUBEPODS, f"{KUBEPODS}/container")]
+        assert sorted(noted) == sorted(lists)
+        assert all(note.startswith(f"{before}, all that its parent has") for note in noted.values() if note)
+        assert {kernel.read(path).strip() for path in lists} == {before}
+        assert undo.restore(executor.Executor(root)).restored == [], "a second one finds nothing to do"
+
+
 def dying(at: int) -> Callable[[int, bytes], int]:
     calls = [0]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.kernel.tree import Tree
 
-from cotenant.kernel import errno_table, executor, lock
+from cotenant.kernel import errno_table, executor, lock, undo
 from cotenant.units.clock import ManualClock
 from cotenant.units.plan import PlanItem
 
@@ -230,6 +230,21 @@ def test_tasks_of_another_root_are_not_ours(tree: Tree) -> None:
     item = PlanItem(op="set_policy", path=f"proc/{os.getpid()}", new="idle", strategy="test", reason="a test")
     assert executor.Executor(tree.root).apply([item])[0].state == "left_out"
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_what_was_in_a_group_that_we_remove_is_no_business_of_a_later_one(tree: Tree) -> None:
+    """``cotenant run`` twice under one name: the second group's restore has nothing to say of the first's files."""
+    made = "sys/fs/cgroup/cpu/made"
+    writer = executor.Executor(tree.root)
+    for _ in range(2):
+        writer.apply([PlanItem(op="mkdir", path=made, strategy="test", reason="a test")])
+        tree.file(f"{made}/cpu.shares", "1024")
+        assert writer.apply([write(f"{made}/cpu.shares", "2")])[0].state == "written"
+        (tree.directory / made / "cpu.shares").unlink()
+        removal = PlanItem(op="rmdir", path=made, strategy="test", reason="a test")
+        assert writer.apply([removal])[0].state == "written"
+        assert executor.Executor(tree.root).journal.entries == {}
+    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()
 
 
 def test_only_our_own_groups_are_removed(tree: Tree) -> None:

@@ -63,4 +63,4 @@ def _row(entry: undo.Restored) -> tuple[str, str, str]:
         return os.path.dirname(entry.path), f"process {entry.found}", "where it was"
     if entry.found is None and entry.original is None:
         return entry.path, "made by cotenant", "removed"
-    return entry.path, entry.found or "-", entry.original or "-"
+    return entry.path, entry.found or "-", entry.note or entry.original or "-"

@@ -9,7 +9,7 @@ import errno
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from cotenant.kernel import paths
 
@@ -17,6 +17,8 @@ PR_SCHED_CORE = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _THREAD, _THREAD_GROUP = 0, 1
 _INIT = 1
+_FORK_ROUNDS = 5
+"""How often processes are looked for that inherited a cookie while those of the last look lost theirs."""
 
 
 @functools.cache
@@ -86,6 +88,24 @@ def held(root: paths.Root) -> dict[int, int]:
             if name.isdigit() and (cookie := read(int(name))):
                 found[int(name)] = cookie
     return found
+
+
+def take(root: paths.Root, cookies: Container[int]) -> tuple[list[int], dict[int, str]]:
+    """Take some cookies from every process that has one; return those processes, and whose stays with the reason."""
+    taken: list[int] = []
+    refused: dict[int, str] = {}
+    for _ in range(_FORK_ROUNDS):
+        holders = [pid for pid, cookie in held(root).items() if cookie in cookies]
+        if not holders:
+            return taken, {}
+        refused = {}
+        for pid in holders:
+            try:
+                clear(pid)
+                taken.append(pid)
+            except OSError as error:
+                refused[pid] = error.strerror or str(error)
+    return taken, refused
 
 
 def _in_a_thread(work: Callable[[], None]) -> None:

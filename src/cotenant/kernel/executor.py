@@ -355,7 +355,8 @@ class Executor:
         path = item.path or ""
         name = os.path.basename(path)
         with self.channel.parent(path) as parent:
-            if parent.inode_of(name) is None:
+            group = parent.inode_of(name)
+            if group is None:
                 return Outcome(item, "same")
             if not commit:
                 return Outcome(item, "planned")
@@ -364,6 +365,9 @@ class Executor:
                 return Outcome(item, "left_out", f"{path}: only groups that cotenant made are removed")
             parent.rmdir(name)
             self.journal.undone(key)
+        for entry in list(self.journal.of_this_boot()):  # what was in it went with it
+            if os.path.dirname(entry.path) == path and (entry.line.dev, entry.line.ino) == group:
+                self.journal.undone(entry.line.key)
         return Outcome(item, "written")
 
     # --- tasks ------------------------------------------------------------------------------------------------------

@@ -39,10 +39,13 @@ _FORK_ROUNDS = 5
 _POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
 
 
-class Restored(msgspec.Struct, frozen=True):
+class Restored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was put back: what it held, and what it holds again. ``note``: not to the letter, but to the same effect."""
+
     path: str
     found: str | None
     original: str | None
+    note: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -85,7 +88,7 @@ def restore(writer: executor.Executor) -> Restoration:
         writer.journal.refresh()
         entries = list(writer.journal.entries.values())
         # First: after it the journal may forget which cookies are ours.
-        _take_cookies(writer, task_writes.cookies(writer.root, writer.journal.of_this_boot()), result)
+        _take_cookies(writer, result)
         wanted = [entry for entry in reversed(entries) if _is_ours_to_undo(writer, entry, result)]
         _undo(writer, wanted, result)
         writer.journal.compact()
@@ -197,7 +200,21 @@ def _explains(name: str, value: str, current: str) -> bool:
 def _write_back(writer: executor.Executor, entries: list[journal.Entry]) -> None:
     items = [item for entry in entries for item in _items_of(writer, entry)]
     for item in ordering.order(items, _current(writer, items)):
-        writer.carry_out(item)
+        outcome = writer.carry_out(item)
+        everything = _all_of_the_parent(writer, item.path or "")
+        if outcome.state in ("refused", "held") and not item.new and everything:
+            writer.carry_out(msgspec.structs.replace(item, new=everything))
+
+
+def _all_of_the_parent(writer: executor.Executor, path: str) -> str | None:
+    """Return what a v2 CPU or node list has when it is empty; None for other files.
+
+    The kernel does not let a list become empty again while tasks are in the group (ENOSPC).
+    """
+    directory, _, name = path.rpartition("/")
+    if name not in ("cpuset.cpus", "cpuset.mems"):
+        return None
+    return _stripped(writer.channel.peek(f"{os.path.dirname(directory)}/{name}.effective"))
 
 
 def _items_of(writer: executor.Executor, entry: journal.Entry) -> Iterator[PlanItem]:
@@ -292,8 +309,13 @@ def _finish(writer: executor.Executor, entry: journal.Entry, found: str | None, 
         decision = errno_table.decide(error.errno or 0, name)
         result.failed.append(_left(writer, entry, decision.meaning, "run restore again"))
         return
+    everything = None if original.strip() else _all_of_the_parent(writer, entry.path)
     if read == original or contents.same(name, original.strip(), read):
         result.restored.append(Restored(entry.path, found, _stripped(entry.old)))
+        writer.journal.undone(entry.line.key)
+    elif everything and contents.same(name, everything, read):
+        note = f"{everything}, all that its parent has: the kernel takes no empty list while tasks are in the group"
+        result.restored.append(Restored(entry.path, found, _stripped(entry.old), note))
         writer.journal.undone(entry.line.key)
     else:
         reason = f"the kernel did not take {original.strip()!r} back"
@@ -363,27 +385,14 @@ def _end_cookie(writer: executor.Executor, entry: journal.Entry, result: Restora
         writer.journal.undone(entry.line.key)
 
 
-def _take_cookies(writer: executor.Executor, cookies: Mapping[int, str], result: Restoration) -> None:
+def _take_cookies(writer: executor.Executor, result: Restoration) -> None:
     """Take our cookies from every process that has one: children have theirs from a parent that the journal knows."""
-    if not cookies:
-        return
-    refused: dict[int, str] = {}
-    for _ in range(_FORK_ROUNDS):
-        holders = [pid for pid, cookie in core_cookie.held(writer.root).items() if cookie in cookies]
-        if not holders:
-            return
-        refused.clear()
-        for pid in holders:
-            try:
-                core_cookie.clear(pid)
-            except OSError as error:
-                refused[pid] = error.strerror or str(error)
-            else:
-                result.restored.append(Restored(f"proc/{pid}", str(pid), None))
-    remedy = "end the process, and run restore again"
+    cookies = task_writes.cookies(writer.root, writer.journal.of_this_boot())
+    taken, refused = core_cookie.take(writer.root, cookies) if cookies else ([], {})
+    result.restored += [Restored(f"proc/{pid}", str(pid), None) for pid in taken]
     for pid, why in refused.items():
-        reason = f"its core-scheduling cookie stays: {why}"
-        result.failed.append(Left(path=f"proc/{pid}", found=None, original=None, reason=reason, remedy=remedy))
+        reason, remedy = f"its core-scheduling cookie stays: {why}", "end the process, and run restore again"
+        result.failed.append(Left(f"proc/{pid}", None, None, reason, remedy))
 
 
 def _remove(writer: executor.Executor, entry: journal.Entry, result: Restoration) -> None:
