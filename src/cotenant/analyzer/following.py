@@ -11,7 +11,7 @@ import msgspec
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.rulebook import DEFAULT, Book
 from cotenant.analyzer.trial import Trials
-from cotenant.api import conditions, report
+from cotenant.api import conditions, report, unstructured
 from cotenant.api.objects import Node
 from cotenant.kube import errors, event, revisions
 from cotenant.kube.client import NODES, REPORTS, RULES, Client
@@ -76,14 +76,14 @@ class _Rules:
         self._listed = True
 
     def put(self, key: str, value: dict[str, Any]) -> None:
-        generation, seen = generation_of(value), self.values.get(key)
-        if seen is not None and revisions.uid_of(seen) != revisions.uid_of(value):
+        generation, seen = unstructured.generation(value), self.values.get(key)
+        if seen is not None and unstructured.uid(seen) != unstructured.uid(value):
             self.removed(key)  # and made again between two lists: its generations count from 1 once more
             seen = None
         self.values[key] = value
         rolled_back = rolled_back_of(value)
         rulebook = self._fleet.rulebook
-        if seen is not None and generation_of(seen) == generation:
+        if seen is not None and unstructured.generation(seen) == generation:
             book = rulebook.books.get(key)
             if rolled_back is not None and book is not None and book.generation == generation:
                 self._trials.end(key)
@@ -189,7 +189,7 @@ class Following:
         if not self.rules.synced.is_set():
             return
         for name, value in self._rules.values.items():
-            book, generation = self._fleet.rulebook.books.get(name), generation_of(value)
+            book, generation = self._fleet.rulebook.books.get(name), unstructured.generation(value)
             if book is None or book.refused or book.generation != generation:
                 continue
             try:
@@ -205,7 +205,7 @@ class Following:
 
         The whole time is given anew: a new leader has to fill its windows first.
         """
-        generation = generation_of(value)
+        generation = unstructured.generation(value)
         if generation in kept:
             trial = kept[generation].on_trial
             if trial is None or trial.until <= self._clock.wall():
@@ -240,15 +240,10 @@ class Following:
             )
 
 
-def generation_of(value: Mapping[str, Any]) -> int:
-    """Return an object's generation, 0 without one."""
-    return int((value.get("metadata") or {}).get("generation") or 0)
-
-
 def rolled_back_of(value: Mapping[str, Any]) -> str | None:
     """Return why this generation of an object was rolled back, or None where it was not."""
     for one in conditions.read(value):
-        if (one.type, one.status, one.observed_generation) == (ROLLED_BACK, "True", generation_of(value)):
+        if (one.type, one.status, one.observed_generation) == (ROLLED_BACK, "True", unstructured.generation(value)):
             return one.message or "rolled back"
     return None
 

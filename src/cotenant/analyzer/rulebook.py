@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cotenant.analyzer.variants import Variants
-from cotenant.api import report
+from cotenant.api import report, unstructured
 from cotenant.detect import catalogue, engine, errors, parser, presets, rules, templates
 
 DEFAULT = "default"
@@ -50,8 +50,7 @@ class Rulebook:
 
     def put(self, value: Mapping[str, Any]) -> Book:
         """Take one object as the API server gives it, and return its book; invalid rules change nothing in force."""
-        metadata = value.get("metadata") or {}
-        name, generation = str(metadata.get("name", "")), int(metadata.get("generation") or 0)
+        name, generation = str(unstructured.metadata(value).get("name", "")), unstructured.generation(value)
         try:
             parsed = parser.parse_object(value, f"{rules.KIND} {name}").rules
         except errors.DetectError as error:

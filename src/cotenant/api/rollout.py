@@ -5,7 +5,7 @@ that could not be observed is absent from the status.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -24,9 +24,7 @@ HOLD_ANNOTATION = "cotenant.io/rollout"
 """On a Node: which rollout changed it, what it set and what was there before."""
 
 Phase = Literal["Pending", "Progressing", "Soaking", "Paused", "RollingBack", "RolledBack", "Finishing", "Completed"]
-PHASES: tuple[Phase, ...] = (
-    "Pending", "Progressing", "Soaking", "Paused", "RollingBack", "RolledBack", "Finishing", "Completed",
-)  # fmt: skip
+PHASES: tuple[Phase, ...] = get_args(Phase)
 TERMINAL: tuple[Phase, ...] = ("RolledBack", "Completed")
 GateName = Literal[
     "interferenceLevel", "onlineLatency", "evictions", "restoreFailures", "agentHealth", "irreversibleWrites"

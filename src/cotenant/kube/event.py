@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from cotenant.api import timestamp
+from cotenant.api import timestamp, unstructured
 from cotenant.kube.client import EVENTS, Client
 
 MESSAGE_CHARACTERS = 1024
@@ -24,13 +24,13 @@ class About:
     @classmethod
     def of(cls, value: Mapping[str, Any], api_version: str, kind: str) -> "About":
         """Return the reference to an object as it was read."""
-        metadata = value.get("metadata") or {}
+        metadata = unstructured.metadata(value)
         return cls(
             api_version=api_version,
             kind=kind,
             name=str(metadata.get("name", "")),
             namespace=str(metadata.get("namespace", "")),
-            uid=str(metadata.get("uid", "")),
+            uid=unstructured.uid(value),
         )
 
 

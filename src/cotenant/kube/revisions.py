@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api import report, timestamp
+from cotenant.api import report, timestamp, unstructured
 from cotenant.detect import rules
 from cotenant.kube import errors
 from cotenant.kube.client import REVISIONS, RULES, Client
@@ -63,7 +63,7 @@ class Revision(msgspec.Struct, kw_only=True):
     def belongs_to(self, value: Mapping[str, Any]) -> bool:
         """Return whether this is a generation of an object, and not of an earlier one of its name."""
         owners = self.metadata.owner_references or []
-        return (owners[0].uid if owners else "") == uid_of(value)
+        return (owners[0].uid if owners else "") == unstructured.uid(value)
 
     @property
     def on_trial(self) -> OnTrial | None:
@@ -74,11 +74,6 @@ class Revision(msgspec.Struct, kw_only=True):
         if until is None or not limited.isdecimal() or not previous.isdecimal():
             return None
         return OnTrial(until, int(limited), int(previous))
-
-
-def uid_of(value: Mapping[str, Any]) -> str:
-    """Return an object's uid, "" without one."""
-    return str((value.get("metadata") or {}).get("uid") or "")
 
 
 def label_of(name: str) -> str:
@@ -96,14 +91,13 @@ async def record(client: Client, namespace: str, value: Mapping[str, Any], on_tr
 
     :raises KubeError: if it cannot be written; one that is there already is left.
     """
-    metadata = value["metadata"]
-    name, generation = metadata["name"], int(metadata.get("generation") or 0)
+    name, generation = value["metadata"]["name"], unstructured.generation(value)
     kept = await _all(client, namespace, name)
     own = [one for one in kept if one.belongs_to(value)]
     if any(one.revision == generation for one in own):
         return
     await _drop(client, namespace, [one for one in kept if not one.belongs_to(value)])
-    owner = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "name": name, "uid": uid_of(value)}
+    owner = {"apiVersion": report.API_VERSION, "kind": rules.KIND, "name": name, "uid": unstructured.uid(value)}
     body = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",

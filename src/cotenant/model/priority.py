@@ -6,7 +6,7 @@ Probing and the tables themselves are in ``cotenant.kernel.priority``; strategie
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -19,15 +19,7 @@ InterfaceName = Literal[
     "mainline-idle",
     "weights-only",
 ]
-NAMES: tuple[InterfaceName, ...] = (
-    "openeuler-qos-level",
-    "openeuler-qos-level-multi",
-    "anolis-bvt",
-    "anolis-priority",
-    "tencent-offline",
-    "mainline-idle",
-    "weights-only",
-)
+NAMES: tuple[InterfaceName, ...] = get_args(InterfaceName)
 IDENTITIES: tuple[int, ...] = (2, 1, 0, -1)
 CgroupVersion = Literal[1, 2]
 

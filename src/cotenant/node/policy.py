@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from cotenant.act import slo_fields
+from cotenant.api import unstructured
 from cotenant.api.marks import MODE_LABEL
 from cotenant.api.report import Mode, RefusedField
 from cotenant.api.rollout import SLO_REVISION
@@ -39,8 +40,7 @@ class Policy:
     def take_node(self, value: Mapping[str, Any] | None) -> None:
         """Take the Node object; None when it is gone, which changes nothing but the mode."""
         self._node = value
-        labels = ((value or {}).get("metadata") or {}).get("labels") or {}
-        wanted = labels.get(MODE_LABEL)
+        wanted = unstructured.labels(value).get(MODE_LABEL)
         self.problems.pop("mode", None)
         self.mode = next((mode for mode in MODES if mode == wanted), self._default_mode)
         self.mode_known = not self._follows_node or (value is not None and wanted in (None, *MODES))
@@ -64,8 +64,7 @@ class Policy:
             self.problems["slo"] = str(error)
             _log.error("%s; the last valid policy stays", error)
             return
-        annotations = (value.get("metadata") or {}).get("annotations") or {}
-        self.slo_revision = annotations.get(SLO_REVISION)
+        self.slo_revision = unstructured.annotations(value).get(SLO_REVISION)
         self.refused = tuple(RefusedField(field=field, reason=why) for field, why in slo_fields.refused(value))
         if complaints:
             self.problems["slo"] = "; ".join(complaints)

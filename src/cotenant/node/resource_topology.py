@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cotenant.act import cpu_pool
+from cotenant.api import unstructured
 from cotenant.api.koordinator import topology as api
 from cotenant.api.koordinator.names import CPU_BASIC_INFO_ANNOTATION
 from cotenant.kernel.cpu_model import CpuModel
@@ -59,7 +60,7 @@ def wanted(
     """Return what the object should say now, or None while the node's CPUs are not known."""
     if not seen.topology.cpus:
         return None
-    metadata = (node or {}).get("metadata") or {}
+    metadata = unstructured.metadata(node)
     detail = [api.CpuInfo(id=c.id, core=c.core, socket=c.socket, node=c.node) for c in sorted(seen.topology.cpus)]
     values: dict[str, Any] = {
         nodes.CPU_TOPOLOGY_ANNOTATION: api.CpuTopology(detail=detail),

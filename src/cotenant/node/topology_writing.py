@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api import unstructured
 from cotenant.kernel import cpu_model, numa, paths
 from cotenant.kube import errors
 from cotenant.kube.backoff import OPTIONAL_KIND_SECONDS, Backoff
@@ -91,7 +92,7 @@ class TopologyWriter:
         want = resource_topology.wanted(seen, self._cpus, states, self._policy.object, model)
         if want is None:
             return
-        uid = ((self._policy.object or {}).get("metadata") or {}).get("uid", "")
+        uid = unstructured.uid(self._policy.object)
         try:
             await self._write(resource_topology.merged(self._found, self._name, uid, want))
         except errors.Conflict as error:

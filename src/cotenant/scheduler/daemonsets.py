@@ -6,7 +6,7 @@ Their controller looks at the tolerations of the template, before any webhook se
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cotenant.api import marks
+from cotenant.api import marks, unstructured
 from cotenant.kube.client import DAEMON_SETS, Client
 
 
@@ -27,7 +27,7 @@ def kept_out(items: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the DaemonSets, as ``namespace/name``, whose pods would not come to a node with our hard taint."""
     found = []
     for item in items:
-        metadata = item.get("metadata") or {}
+        metadata = unstructured.metadata(item)
         spec = (((item.get("spec") or {}).get("template") or {}).get("spec")) or {}
         if not tolerates(spec.get("tolerations") or ()):
             found.append(f"{metadata.get('namespace', 'default')}/{metadata.get('name', '')}")

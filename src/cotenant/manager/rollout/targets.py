@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api import conditions, unstructured
 from cotenant.api.report import API_VERSION
 from cotenant.api.rollout import RULES_LABEL, ColocationRollout, RulesChange
 from cotenant.detect.rules import KIND
@@ -74,7 +75,7 @@ class Targets:
             where = f"kubectl -n {self._namespace} get controllerrevisions -l cotenant.io/slo-config"
             return TargetState(problem=f"there is no SLO revision {name}: {where}")
         config = await self._found(CONFIG_MAPS, place.name, place.namespace) or {}
-        annotations = (config.get("metadata") or {}).get("annotations") or {}
+        annotations = unstructured.annotations(config)
         if annotations.get(staging.CHANGES_ANNOTATION) != staging.STAGED:
             text = f"ConfigMap {place} needs the annotation {staging.CHANGES_ANNOTATION}: {staging.STAGED}"
             return TargetState(problem=f"{text}, or every node has its newest state already")
@@ -141,17 +142,16 @@ def rules_name(rollout: ColocationRollout) -> str:
 
 def is_active(config: Mapping[str, Any]) -> bool:
     """Return whether the analyzer has the newest generation of rules in force."""
-    generation = (config.get("metadata") or {}).get("generation")
-    return generation is not None and (config.get("status") or {}).get("activeGeneration") == generation
+    generation = unstructured.generation(config)
+    return generation > 0 and (config.get("status") or {}).get("activeGeneration") == generation
 
 
 def refusal(config: Mapping[str, Any] | None) -> str:
     """Return why the analyzer does not have the newest generation of rules in force, or "" where it does not say."""
-    generation = ((config or {}).get("metadata") or {}).get("generation")
-    for condition in ((config or {}).get("status") or {}).get("conditions") or []:
-        bad = (condition.get("type"), condition.get("status")) in (("Valid", "False"), ("RolledBack", "True"))
-        if bad and condition.get("observedGeneration") == generation:
-            return str(condition.get("message") or condition.get("reason") or "refused")
+    for one in conditions.read(config or {}):
+        bad = (one.type, one.status) in (("Valid", "False"), ("RolledBack", "True"))
+        if bad and one.observed_generation == unstructured.generation(config):
+            return one.message or one.reason or "refused"
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import core, registry
 
-from cotenant.api import conditions
+from cotenant.api import conditions, unstructured
 from cotenant.api.koordinator import slo_config
 from cotenant.api.koordinator.slo_config import KEYS, Key, SloConfig
 from cotenant.api.report import Condition
@@ -97,9 +97,7 @@ class SloConfigFollower:
 
     async def _take(self, context: Context) -> None:
         value = self._config.value or {}
-        staged = ((value.get("metadata") or {}).get("annotations") or {}).get(
-            staging.CHANGES_ANNOTATION
-        ) == staging.STAGED
+        staged = unstructured.annotations(value).get(staging.CHANGES_ANNOTATION) == staging.STAGED
         newest = self._known[-1] if self._known else staging.Revision(0, SloConfig())
         config, wrong = slo_config.read(_texts(value), newest.config)
         if config.texts != newest.config.texts or not self._known:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from cotenant.api import unstructured
 from cotenant.api.objects import Node
 from cotenant.kube import errors
 from cotenant.kube.client import NODES, Client, Resource
@@ -82,5 +83,5 @@ def owner_of(node: Node) -> dict[str, str]:
 
 def with_owner(value: Mapping[str, Any], node: Node) -> list[dict[str, Any]]:
     """Return the owners of an object, the node among them; others' stay."""
-    owners = (value.get("metadata") or {}).get("ownerReferences") or []
+    owners = unstructured.metadata(value).get("ownerReferences") or []
     return [*(one for one in owners if one.get("kind") != "Node"), owner_of(node)]

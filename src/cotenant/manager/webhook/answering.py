@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cotenant.api import unstructured
 from cotenant.api.errors import BadRequest
 from cotenant.api.koordinator import slo_config
 from cotenant.api.koordinator.profile import Profile
@@ -136,7 +137,7 @@ class Answering:
         :raises BadRequest: if the object is of another shape.
         """
         config = _object(request, shapes.ConfigMap)
-        name = request.name or (config.get("metadata") or {}).get("name")  # not every server names what is made
+        name = request.name or unstructured.metadata(config).get("name")  # not every server names what is made
         if f"{request.namespace}/{name}" != self._configuration:
             return Answer(request=request)
         data = config.get("data") or {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api import selector
+from cotenant.api import selector, unstructured
 from cotenant.api.koordinator.names import MUTATING_UPDATE_LABEL
 from cotenant.manager.webhook import affinity, business, merging, quota, translation
 from cotenant.manager.webhook.errors import Refused
@@ -58,7 +58,7 @@ class _Record(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def identity_of(pod: Pod, namespace: str, request_uid: str) -> str:
     """Return what a pod's draws depend on: its name; where the API server makes that later, the uid it has already."""
-    metadata = pod.get("metadata") or {}
+    metadata = unstructured.metadata(pod)
     return f"{namespace}/{metadata.get('name') or metadata.get('uid') or request_uid}"
 
 
@@ -69,7 +69,7 @@ def mutate(
 
     :raises Refused: if a profile cannot be applied to this pod; nothing of it is applied then.
     """
-    metadata = arrival.pod.get("metadata") or {}
+    metadata = unstructured.metadata(arrival.pod)
     if MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
         return Outcome(pod=arrival.pod)
     if arrival.update and (metadata.get("labels") or {}).get(MUTATING_UPDATE_LABEL) != "true":
@@ -103,7 +103,7 @@ def mutate(
 
 def applied_to(pod: Pod) -> Sequence[str]:
     """Return the names of the profiles that were applied to a pod."""
-    return _recorded((pod.get("metadata") or {}).get("annotations") or {}).applied
+    return _recorded(unstructured.annotations(pod)).applied
 
 
 def matching(

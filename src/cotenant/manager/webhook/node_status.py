@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api import unstructured
 from cotenant.api.koordinator.names import AMPLIFICATION_ANNOTATION
 from cotenant.manager.overcommit.strategy import exact
 from cotenant.model.node import RAW_ALLOCATABLE_ANNOTATION
@@ -28,7 +29,7 @@ def amplified(node: Object, before: Object | None) -> dict[str, Any]:
     An amount that differs from the one ``before``, or is of another capacity, comes from who knows the machine:
     it is the raw one. One that is the same was amplified before, and the annotation has what it was made of.
     """
-    metadata, status = node.get("metadata") or {}, node.get("status") or {}
+    metadata, status = unstructured.metadata(node), node.get("status") or {}
     ratios = _map((metadata.get("annotations") or {}).get(AMPLIFICATION_ANNOTATION))
     allocatable = status.get("allocatable")
     if not ratios or not isinstance(allocatable, dict):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api import unstructured
 from cotenant.api.koordinator.profile import Profile
 from cotenant.manager.webhook import mutation, profiles, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
@@ -92,7 +93,7 @@ def judge(objects: Objects, strength: Strength) -> list[Verdict]:
 
 
 def _judge(objects: Objects, pod: dict[str, Any], strength: Strength) -> Verdict:
-    metadata = pod.get("metadata") or {}
+    metadata = unstructured.metadata(pod)
     namespace, name = metadata.get("namespace") or "default", metadata.get("name") or metadata.get("generateName") or ""
     try:
         prioritized = _prioritized(pod, objects.classes)

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from cotenant.api import unstructured
 from cotenant.api.koordinator import profile
 from cotenant.api.koordinator.names import AMPLIFIED_LABEL, MUTATING_UPDATE_LABEL
 from cotenant.manager.webhook.mutation import COLOCATION_ENABLED, COLOCATION_LABEL
@@ -92,7 +93,7 @@ def trust_patch(configuration: Object, authorities: bytes) -> Object | None:
     ]
     if not webhooks:
         return None
-    version = (configuration.get("metadata") or {}).get("resourceVersion")
+    version = unstructured.metadata(configuration).get("resourceVersion")
     return {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from prometheus_client import core, registry
 
+from cotenant.api import unstructured
 from cotenant.api.koordinator.profile import Profile
 from cotenant.kube import errors
 from cotenant.kube.client import NAMESPACES, PODS, PRIORITY_CLASSES, PROFILES, Client
@@ -70,7 +71,7 @@ async def find(client: Client, own_namespace: str) -> list[Unmutated]:
     for profile in chosen:
         query = profile.selector.query() or None
         async for pod in client.every(PODS, dict[str, Any], labelSelector=query):
-            metadata = pod.get("metadata") or {}
+            metadata = unstructured.metadata(pod)
             key = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
             if key in found or key[0] not in namespaces or not _counts(pod, own_namespace):
                 continue
@@ -138,7 +139,7 @@ def _for_all_pods(given: Sequence[Profile]) -> list[profiles.Ready]:
 
 def _counts(pod: mutation.Pod, own_namespace: str) -> bool:
     """Return whether a pod runs or will, and the webhook would have been asked about it."""
-    metadata = pod.get("metadata") or {}
+    metadata = unstructured.metadata(pod)
     return not (
         metadata.get("deletionTimestamp")
         or (pod.get("status") or {}).get("phase") in _FINISHED
@@ -157,8 +158,10 @@ def _around(namespace: Namespace, classes: Mapping[str, PriorityClass]) -> Surro
 
 
 def _weighty(pod: mutation.Pod) -> dict[str, Any]:
-    labels, spec = (pod.get("metadata") or {}).get("labels") or {}, pod.get("spec") or {}
-    found = {f"metadata.labels[{name}]": labels.get(name) for name in (pods.QOS_LABEL, pods.SUB_PRIORITY_LABEL)}
+    labels, spec = unstructured.labels(pod), pod.get("spec") or {}
+    found: dict[str, Any] = {
+        f"metadata.labels[{name}]": labels.get(name) for name in (pods.QOS_LABEL, pods.SUB_PRIORITY_LABEL)
+    }
     found |= {f"spec.{name}": spec.get(name) for name in ("priorityClassName", "schedulerName")}
     for place, container in translation.containers_of(pod):
         for side in ("requests", "limits"):

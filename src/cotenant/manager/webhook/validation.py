@@ -13,6 +13,7 @@ A pod outside every band, or without a priority, counts as its class's default. 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cotenant.api import unstructured
 from cotenant.api.koordinator.names import SKIP_VALIDATION_LABEL
 from cotenant.manager.webhook import mutation, translation
 from cotenant.model import pod as pods
@@ -42,7 +43,7 @@ def problems(pod: Pod, before: Pod | None = None) -> list[str]:
         return []
     if before is None:
         return _wrong(pod)
-    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+    if unstructured.metadata(pod).get("deletionTimestamp"):
         return []
     known = set(_wrong(before))
     return _changed(pod, before) + [problem for problem in _wrong(pod) if problem not in known]
@@ -167,7 +168,7 @@ def _amount(value: Any, read: Callable[[Any], int]) -> int | None:
 
 
 def _labels(pod: Pod) -> Mapping[str, str]:
-    return (pod.get("metadata") or {}).get("labels") or {}
+    return unstructured.labels(pod)
 
 
 def _spec(pod: Pod) -> Mapping[str, Any]:
