@@ -121,3 +121,10 @@ def test_cpus_that_the_node_does_not_have_are_left_out_and_named(machine: Make) 
     assert (cpus(node, partly), cpus(node, gone)) == ("6-7", "0-5")
     assert sum("does not have 8-9" in text for text in plan.left_out) == 2
     assert not any(gone in (item.path or "") for item in plan.items if "quota" in (item.path or ""))
+
+
+def test_published_pools_count_as_far_as_the_node_has_their_cpus(machine: Make) -> None:
+    node = machine()
+    ls = node.pod("ls", "Burstable", "LS")
+    node.enforce({}, nrt=topology(**{"node.koordinator.sh/cpu-shared-pools": '[{"node":0,"cpuset":"4-11"}]'}))
+    assert cpus(node, ls) == "4-7"

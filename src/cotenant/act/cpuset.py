@@ -15,10 +15,15 @@ def container_cpus(
 ) -> tuple[frozenset[int], str] | None:
     """Return the CPUs of a container and why, or None where they are not ours to say.
 
-    In this order: the CPUs that the scheduler gave the pod, as far as the node has them; the share pools of the NUMA
-    nodes it gave; the system's CPUs; all share pools for LS; nothing for offline pods; nothing under the kubelet's
-    static policy; all share pools.
+    In this order: the CPUs that the scheduler gave the pod; the share pools of the NUMA nodes it gave; the system's
+    CPUs; all share pools for LS; nothing for offline pods; nothing under the kubelet's static policy; all share pools.
+    Of all these only those that the node has: what was published may be older than a CPU that went off line.
     """
+    found = _said(snapshot, group, container)
+    return None if found is None else (_present(snapshot, found[0]), found[1])
+
+
+def _said(snapshot: Snapshot, group: PodGroup, container: Container | None) -> tuple[frozenset[int], str] | None:
     pod = group.pod
     if pod is None:
         return None
@@ -106,5 +111,5 @@ def _host_applications(draft: Draft, slo: NodeSlo) -> None:
     for application in slo.host_applications:
         path = host_application.group_of(draft.snapshot, application)
         if application.qos == "LS" and path is not None:
-            pools = cpu_pool.union(cpu_pool.share_pools(draft.snapshot))
+            pools = _present(draft.snapshot, cpu_pool.union(cpu_pool.share_pools(draft.snapshot)))
             cgroup.keep_cpus(draft, path, pools, f"host application {application.name}: share pools")
