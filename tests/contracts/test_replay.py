@@ -231,4 +231,5 @@ def test_a_disk_that_completes_nothing_is_calm_only_if_nothing_waits(tmp_path, s
         return found["triggered"], found["index"]
 
     assert last({"in_flight": 0}) == (False, 0.0)
+    assert last({"in_flight": 1}) == (None, None)  # since when, nobody knows
     assert last(said | {"oldest_in_flight_usec": 100_000}) == (True, 1.0)

@@ -170,6 +170,13 @@ def test_a_hung_disk_is_known_through_its_oldest_request(completions: int) -> No
     assert io(run(rule(P99), hung)[-1]).triggered
 
 
+def test_what_waits_for_nobody_knows_how_long_is_unknown_not_calm() -> None:
+    waiting = {"a": {"completions": 0, "in_flight": 7}, "b": {"completions": 0, "in_flight": 0}}
+    assert io(run(rule(P99), [block(s, 0, devices=waiting) for s in range(5)])[-1]).index is None
+    nobody = {"a": {"completions": 0, "in_flight": 0}, "b": {"completions": 0}}
+    assert io(run(rule(P99), [block(s, 0, devices=nobody) for s in range(5)])[-1]).index == 0
+
+
 def test_few_completions_without_a_median_are_too_few() -> None:
     found = run(rule(P99), [block(s, 2) for s in range(5)])[-1]
     assert io(found).index is None

@@ -29,6 +29,34 @@ def test_counts_become_rates_and_percentiles_stay_unknown(tree):
     assert (disk.read_bytes_per_sec, disk.write_bytes_per_sec) == (25600.0, 256000.0)
 
 
+def test_a_disk_that_hangs_shows_without_a_tracer(tree):
+    reader, _ = reader_of(tree)
+
+    def age_after(seconds, counts):
+        tree.write("proc/diskstats", line("vda", counts, "254 0"))
+        return reader.read(seconds).groups["block"].devices["vda"].oldest_in_flight_usec
+
+    idle, hung = "10 0 80 5 20 0 160 9 0 8 14 0 0 0 0 0 0", "10 0 80 5 20 0 160 9 3 8 14 0 0 0 0 0 0"
+    assert age_after("first_sample", idle) is None
+    assert age_after(1.0, hung) is None  # seen for the first time: nobody knows since when
+    assert age_after(1.0, hung) == 1e6
+    assert age_after(1.5, hung) == 2.5e6
+    assert age_after(1.0, hung.replace("10", "11", 1)) is None  # it answers
+    assert age_after(1.0, hung.replace("10", "11", 1)) == 1e6
+    assert age_after(1.0, hung.replace("10", "11", 1).replace("0 0 0 0 0 0", "1 0 0 0 0 0")) is None  # a discard
+    assert age_after(1.0, idle.replace("10", "11", 1)) is None
+
+
+def test_a_number_in_flight_that_the_kernel_lost_count_of_is_no_hang(tree):
+    reader, _ = reader_of(tree)
+    for seconds in ("first_sample", 1.0, 1.0, 1.0):
+        tree.write("proc/diskstats", line("vda", "10 0 80 5 20 0 160 9 2 8 14 0 0 0 0 0 0", "254 0"))
+        assert reader.read(seconds).groups["block"].devices["vda"].oldest_in_flight_usec is None
+    for age in (None, 1e6):  # one more waits for an answer
+        tree.write("proc/diskstats", line("vda", "10 0 80 5 20 0 160 9 3 8 14 0 0 0 0 0 0", "254 0"))
+        assert reader.read(1.0).groups["block"].devices["vda"].oldest_in_flight_usec == age
+
+
 def test_captured_disks_are_those_of_the_lowest_level(tree):
     reader, _ = reader_of(tree)
     assert list(reader.read("first_sample").groups["block"].devices) == ["vda"]

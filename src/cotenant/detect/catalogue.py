@@ -162,7 +162,9 @@ DEVICE_FIELDS: dict[str, Signal] = {
         Signal("read_bytes_per_sec", "bytes/s", "bytes read", f"{_BLOCK}, or /proc/diskstats"),
         Signal("write_bytes_per_sec", "bytes/s", "bytes written", f"{_BLOCK}, or /proc/diskstats"),
         Signal("in_flight", "requests", "requests issued and not completed", f"{_BLOCK}, or /proc/diskstats"),
-        Signal("oldest_in_flight_usec", "µs", "age of the oldest request in flight", _BLOCK),
+        Signal(
+            "oldest_in_flight_usec", "µs", "age of the oldest request in flight", f"{_BLOCK}; /proc/diskstats: at least"
+        ),
     )
 }
 """What can be asked of one device, as ``block.devices.NAME.FIELD``."""

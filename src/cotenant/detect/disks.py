@@ -96,9 +96,8 @@ def held_to(value: float | None, threshold: float, idle: bool = False) -> Latenc
 
 def row_of(at: float, source: sample.Device, counts: histogram.Histogram | None = None) -> window.Latencies:
     """Return what one sample says of one disk's latency."""
-    oldest = 0.0 if source.in_flight == 0 else source.oldest_in_flight_usec
     percentiles = (source.p50_usec, source.p95_usec, source.p99_usec)
-    return window.latencies(at, source.completions, percentiles, counts, oldest)
+    return window.latencies(at, source.completions, percentiles, counts, window.age_usec(source))
 
 
 def _sum(*values: float | None) -> float | None:

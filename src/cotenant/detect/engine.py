@@ -252,7 +252,6 @@ def _latencies(at: float, block: sample.Block, counts: histogram.Histogram | Non
     if completions is None and counts is not None:
         completions = round(counts.total)
     percentiles = (block.p50_usec, block.p95_usec, block.p99_usec)
-    busy = [device for device in block.devices.values() if device.in_flight != 0]
-    ages = [device.oldest_in_flight_usec for device in busy if device.oldest_in_flight_usec is not None]
-    oldest = max(ages) if ages else None if busy else 0.0
+    ages = [window.age_usec(device) for device in block.devices.values()]
+    oldest = max((age for age in ages if age is not None), default=0.0) or (None if None in ages else 0.0)
     return window.latencies(at, completions, percentiles, counts, oldest)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.model.sample import MissingReason
+from cotenant.model.sample import Device, MissingReason
 from cotenant.units import histogram
 
 LEAST_VALUES = 3
@@ -164,6 +164,13 @@ def latencies(
     return Latencies(at, completions, percentiles, counts, oldest_usec, seen)
 
 
+def age_usec(disk: Device) -> float | None:
+    """Return the age of a disk's oldest request in flight: 0 when none is seen, None when one is of unknown age."""
+    if disk.oldest_in_flight_usec is None or disk.in_flight == 0:
+        return None if disk.in_flight else 0.0
+    return disk.oldest_in_flight_usec
+
+
 QUANTILES = (0.5, 0.95, 0.99)
 
 
@@ -241,6 +248,8 @@ class LatencyWindow:
             return Percentile(value, missing=None if value is not None else "too_few")
         oldest = self._oldest()
         if completions == 0:
+            if not oldest and any(row.oldest_usec is None for row in self._rows):
+                return Percentile(None, missing="too_few")  # something waits, and nobody knows for how long
             return Percentile(oldest or None, idle=not oldest)
         bounds = [bound for bound in (self._quantile(0, seen), oldest or None) if bound is not None]
         return Percentile(max(bounds)) if bounds else Percentile(None, missing="too_few")

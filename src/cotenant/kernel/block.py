@@ -1,6 +1,6 @@
 """Block I/O by disk: latencies from a tracer where there is one, else counts from ``/proc/diskstats``.
 
-diskstats has no percentiles: without a tracer they stay unknown.
+diskstats has no percentiles: without a tracer they stay unknown. That a disk hangs shows in both.
 """
 
 import dataclasses
@@ -31,6 +31,8 @@ class DiskStats:
     writes: int
     write_sectors: int
     in_flight: int
+    others: int = 0
+    """Discards and flushes, which newer kernels count apart."""
 
 
 def parse(data: bytes, path: str) -> dict[str, DiskStats | MissingReason]:
@@ -51,11 +53,12 @@ def parse(data: bytes, path: str) -> dict[str, DiskStats | MissingReason]:
             continue
         try:
             counts = [number(words[i], path) for i in (0, 1, 3, 5, 7, 9, 11)]
+            others = sum(number(words[i], path) for i in (14, 18) if i < len(words))
         except errors.MalformedFile as error:
             devices[name] = error.reason
             continue
         major, minor, reads, read_sectors, writes, write_sectors, in_flight = counts
-        devices[name] = DiskStats((major, minor), reads, read_sectors, writes, write_sectors, in_flight)
+        devices[name] = DiskStats((major, minor), reads, read_sectors, writes, write_sectors, in_flight, others)
     if not devices and data.strip():
         raise errors.MalformedFile(path, "no line of the form: MAJOR MINOR NAME and eleven counts or more")
     return devices
@@ -69,6 +72,10 @@ class BlockReader:
         self._disks = disk.Disks(root)
         self._counters = Counters()
         self._feed = feed
+        self._waiting_s: dict[str, float] = {}
+        """By disk: for how long it has had requests in flight and completed none, as far as diskstats shows."""
+        self._least: dict[str, int] = {}
+        """By disk: the smallest number in flight ever seen. Some kernels lose count, and never come back to 0."""
         self.accounted: frozenset[bytes] = frozenset()
         """``MAJOR:MINOR`` of the disks to which the kernel books what groups read and write."""
 
@@ -102,10 +109,13 @@ class BlockReader:
         devices: dict[str, Device] = {}
         missing: dict[str, MissingReason] = {"block": reason}
         total: Count = 0 if names or not isinstance(seconds, str) else seconds
+        before, self._waiting_s = self._waiting_s, {}
+        self._least = {key: count for key, count in self._least.items() if key.partition(" ")[0] in names}
         for name in names:
             found = self._identify(name)
             line = lines[name]
             self._put_counts(name, line, found)
+            self._put_age(name, line, found, before.get(name), seconds)
             completions = found.values.get("completions")
             if completions is not None and not isinstance(total, str):
                 total += completions
@@ -144,6 +154,28 @@ class BlockReader:
         found.put("write_bytes_per_sec", rate(f"{key} wbytes", line.write_sectors * SECTOR_BYTES))
         # The kernel's own count has been seen below zero (printed as 2^32 - n) after a lost completion.
         found.put("in_flight", line.in_flight if line.in_flight < 1 << 31 else "malformed")
+
+    def _put_age(
+        self,
+        name: str,
+        line: DiskStats | MissingReason,
+        found: reading.Findings,
+        before_s: float | None,
+        seconds: float | MissingReason,
+    ) -> None:
+        """Put how old the oldest request is at least: as old as the time in which some waited and none completed."""
+        if isinstance(line, str):
+            return
+        key = f"{name} {line.device}"
+        least = self._least[key] = min(line.in_flight, self._least.get(key, line.in_flight))
+        if line.in_flight == least or "in_flight" not in found.values:
+            return
+        others = self._counters.count(f"{key} others", line.others)
+        self._waiting_s[name] = 0.0
+        hangs = others == 0 and found.values.get("completions") == 0
+        if hangs and before_s is not None and not isinstance(seconds, str):
+            self._waiting_s[name] = before_s + seconds
+            found.put("oldest_in_flight_usec", self._waiting_s[name] * 1e6)
 
     def _measure(
         self,

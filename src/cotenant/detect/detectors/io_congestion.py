@@ -6,8 +6,9 @@ is at least half way to that threshold. Latency of the online groups counts firs
 Units: microseconds; shares of the period. Source: eBPF on the block layer, PSI.
 A stall beside fast disks does not count: one sequential reader keeps `io some` at 0.7 and hurts nobody. Reads of pages
 that were evicted a moment ago are memory pressure, not congestion: they are taken out by their share of all traffic.
-Blind spots: network file systems; time spent in a dm or md layer above the disks; without eBPF only
-in-flight ÷ IOPS is known of latency, and only PSI is judged by it; pages larger than 4 KiB make the share too small.
+Blind spots: network file systems; time spent in a dm or md layer above the disks; pages larger than 4 KiB make the
+share too small. Without eBPF only in-flight ÷ IOPS is known of latency, by which PSI alone is judged, and that a disk
+hangs.
 A false positive keeps work away from a healthy node and throttles an offline job that hurts nobody.
 """
 
