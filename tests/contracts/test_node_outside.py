@@ -214,6 +214,33 @@ def test_another_agent_makes_it_observe_only(cotenant: Commands, place: pathlib.
     assert node.content() != before
 
 
+def test_a_group_that_the_plan_makes_is_written_and_removed_with_its_files(
+    cotenant: Commands, place: pathlib.Path
+) -> None:
+    node = Node(place, "mainline", v2=True).describe()
+    mounts = node.directory / "proc/self/mountinfo"
+    mounts.write_text(mounts.read_text() + "40 20 0:40 / /sys/fs/resctrl rw - resctrl resctrl rw\n")
+    files = {"schemata": "L3:0=7ff;1=7ff", "tasks": "1", "info/L3/cbm_mask": "7ff", "info/L3/num_closids": "16"}
+    for name, text in (files | {"info/L3/min_cbm_bits": "1"}).items():
+        node.file(f"sys/fs/resctrl/{name}", text)
+    one = node.run_pod(pod("be", "BE"))
+    node.file(f"{node.mount}/{node.container_path(one)}/cgroup.threads", "4711")
+    before = node.content()
+    cat = {"enable": True, "catRangeStartPercent": 0, "catRangeEndPercent": 30}
+    status, plan, err = cotenant.enforce(node, [one], slo(resourceQOSStrategy={"beClass": {"resctrlQOS": cat}}))
+    assert status == 0, err
+    assert [(item["op"], item["path"]) for item in plan[:2]] == [
+        ("mkdir", "sys/fs/resctrl/BE"),
+        ("write", "sys/fs/resctrl/BE/schemata"),
+    ]
+    made = node.directory / "sys/fs/resctrl/BE"
+    assert (made / "schemata").read_text() == "L3:0=f;1=f\n"
+    assert (made / "tasks").read_text() == "4711\n"
+    assert cotenant.restore(node)[0] == 0
+    assert not made.exists()
+    assert node.content() | {"sys/fs/resctrl/tasks": b""} == before | {"sys/fs/resctrl/tasks": b""}
+
+
 def test_values_of_another_boot_are_named_once_and_never_applied(cotenant: Commands, place: pathlib.Path) -> None:
     node = Node(place, "anolis-bvt")
     boot = node.file("proc/sys/kernel/random/boot_id", "one")

@@ -179,10 +179,38 @@ class Directory:
             os.close(descriptor)
 
     def mkdir(self, name: str) -> None:
+        """Make a group. Among ordinary files it gets what the kernel gives one: the files of the group above, empty."""
         os.mkdir(name, 0o755, dir_fd=self.descriptor)
+        if self.is_plain(name):
+            with self._inner(name) as made:
+                for file in self._files():
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                    os.close(os.open(file, flags, 0o644, dir_fd=made.descriptor))
 
     def rmdir(self, name: str) -> None:
+        """Remove a group without groups in it. Among ordinary files its files go with it, as the kernel's do.
+
+        :raises OSError: as rmdir(2) does.
+        """
+        if self.is_plain(name):
+            with self._inner(name) as group:
+                files = group._files()
+                for file in files if len(files) == len(group._names()) else ():
+                    os.unlink(file, dir_fd=group.descriptor)
         os.rmdir(name, dir_fd=self.descriptor)
+
+    def _inner(self, name: str) -> "Directory":
+        return Directory(self._channel, f"{self.path}/{name}", os.open(name, _DIRECTORY, dir_fd=self.descriptor))
+
+    def _files(self) -> list[str]:
+        return [name for name in self._names() if self.has(name)]
+
+    def _names(self) -> list[str]:
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _parts(path: str) -> list[str]:
