@@ -1,5 +1,6 @@
 """The connection to the analyzer: TLS with a ServiceAccount's token, or plaintext on loopback."""
 
+import asyncio
 import contextlib
 import dataclasses
 import pathlib
@@ -55,6 +56,18 @@ class _Token(grpc.AuthMetadataPlugin):  # type: ignore[misc]
             callback((), error)
             return
         callback((("authorization", f"Bearer {token}"),), None)
+
+
+def end_if_cancelled() -> None:
+    """End the running task where it was told to end and gRPC has not passed that on.
+
+    In the moment in which a call begins, gRPC takes a cancellation for itself and reports the failure of the call.
+
+    :raises CancelledError: in that case.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def opener(ca_file: pathlib.Path | None, token_file: pathlib.Path | None, name: str = "") -> OpenChannel:

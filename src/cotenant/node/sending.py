@@ -120,6 +120,7 @@ class Sender:
             try:
                 await self._call()
             except (grpc.aio.AioRpcError, TimeoutError) as error:
+                channel.end_if_cancelled()
                 self.failures += 1
                 why = error.details() if isinstance(error, grpc.aio.AioRpcError) else "no answer"
                 _log.info("stream to %s: %s", self._address, why)

@@ -66,6 +66,7 @@ class Feed:
             try:
                 await self._read(await self._address())
             except (grpc.aio.AioRpcError, TimeoutError, errors.KubeError) as error:
+                channel.end_if_cancelled()
                 self.failures += 1
                 self._leader = ""
                 why = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error) or "no answer"
