@@ -1,12 +1,11 @@
 """``cotenant config``: the rules of detection, checked, explained, and rolled back."""
 
 import pathlib
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import typer
 
-from cotenant.cli import options
+from cotenant.cli import cluster, options
 from cotenant.detect import provenance
 
 app = typer.Typer(no_args_is_help=True)
@@ -149,7 +148,11 @@ def history(
     if kubeconfig is not None or in_cluster:
         from cotenant.kube import revisions as kept
 
-        listed = _on_cluster(kubeconfig, namespace, lambda client, where: kept.history_by_name(client, where, name))
+        listed = cluster.ask(
+            kubeconfig,
+            "cotenant-config",
+            lambda client: kept.history_by_name(client, namespace or client.namespace, name),
+        )
         if as_json:
             printing.print_json([{"number": one.revision, "spec": one.data.get("spec")} for one in listed])
             return
@@ -188,7 +191,11 @@ def rollback(
     if kubeconfig is not None or in_cluster:
         from cotenant.kube import revisions as kept
 
-        chosen = _on_cluster(kubeconfig, namespace, lambda client, where: kept.roll_back(client, where, name, number))
+        chosen = cluster.ask(
+            kubeconfig,
+            "cotenant-config",
+            lambda client: kept.roll_back(client, namespace or client.namespace, name, number),
+        )
         if as_json:
             printing.print_json({"name": name, "revision": chosen.revision})
         else:
@@ -202,21 +209,6 @@ def rollback(
         printing.print_json({"revision": taken.number, "time": taken.time, "file": target})
     else:
         typer.echo(f"{target}: rules of revision {taken.number} ({taken.time}) written back")
-
-
-def _on_cluster(
-    kubeconfig: pathlib.Path | None, namespace: str | None, ask: Callable[[Any, str], Awaitable[Any]]
-) -> Any:
-    """Return what a question to the API server gives; it gets a client and the analyzer's namespace."""
-    import asyncio
-
-    from cotenant.kube.client import Client, load_configuration
-
-    async def work() -> Any:
-        async with Client(load_configuration(kubeconfig), "cotenant-config") as client:
-            return await ask(client, namespace or client.namespace)
-
-    return asyncio.run(work())
 
 
 def _print_values(values: list[provenance.Value], as_json: bool) -> None:

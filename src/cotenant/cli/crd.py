@@ -1,14 +1,14 @@
 """``cotenant crd``: the definitions of our kinds, and of Koordinator's where a cluster has none."""
 
-import pathlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotenant.cli import options
+from cotenant.cli import cluster, options
 
 if TYPE_CHECKING:
     from cotenant.api.crd import Kind
+    from cotenant.kube.client import Client
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -50,11 +50,10 @@ def install(
     json: options.Json = False,
 ) -> None:
     """Create or update the CustomResourceDefinitions in the cluster; Koordinator's own are left as they are."""
-    import asyncio
-
     from cotenant.cli import printing
 
-    installed, left = asyncio.run(_install(_chosen(kinds, koordinator), kubeconfig))
+    chosen = _chosen(kinds, koordinator)
+    installed, left = cluster.ask(kubeconfig, FIELD_MANAGER, lambda client: _install(client, chosen))
     if json:
         printing.print_json({"installed": installed, **({"left": left} if koordinator else {})})
         return
@@ -64,29 +63,28 @@ def install(
         typer.echo(f"left {name}: it is there already, and not ours")
 
 
-async def _install(chosen: "list[Kind]", kubeconfig: pathlib.Path | None) -> tuple[list[str], list[str]]:
+async def _install(client: "Client", chosen: "list[Kind]") -> tuple[list[str], list[str]]:
     """Return the names that were installed, and those that are others' and were left."""
     from typing import Any
 
     from cotenant.api import crd, report
     from cotenant.kube import errors
-    from cotenant.kube.client import DEFINITIONS, Client, load_configuration
+    from cotenant.kube.client import DEFINITIONS
 
     installed: list[str] = []
     left: list[str] = []
-    async with Client(load_configuration(kubeconfig)) as client:
-        for kind in chosen:
-            if kind.group != report.GROUP:
-                try:
-                    found = await client.get(DEFINITIONS, kind.name, dict[str, Any])
-                except errors.NotFound:
-                    found = None
-                if found is not None and (found["metadata"].get("labels") or {}).get(crd.OURS[0]) != crd.OURS[1]:
-                    left.append(kind.name)
-                    continue
-            # Ours by name or by label: another manager's fields there are an older version of us, by kubectl or helm.
-            await client.apply(DEFINITIONS, kind.name, crd.definition(kind), FIELD_MANAGER, force=True)
-            installed.append(kind.name)
+    for kind in chosen:
+        if kind.group != report.GROUP:
+            try:
+                found = await client.get(DEFINITIONS, kind.name, dict[str, Any])
+            except errors.NotFound:
+                found = None
+            if found is not None and (found["metadata"].get("labels") or {}).get(crd.OURS[0]) != crd.OURS[1]:
+                left.append(kind.name)
+                continue
+        # Ours by name or by label: another manager's fields there are an older version of us, by kubectl or helm.
+        await client.apply(DEFINITIONS, kind.name, crd.definition(kind), FIELD_MANAGER, force=True)
+        installed.append(kind.name)
     return installed, left
 
 

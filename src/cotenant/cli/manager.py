@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cotenant.cli import logs, options
+from cotenant.cli import cluster, logs, options
 
 if TYPE_CHECKING:
     from cotenant.manager import program
@@ -233,19 +233,12 @@ def unmutated(
     json: options.Json = False,
 ) -> None:
     """List pods that are not as their profiles would make them. Exit 1: there are some."""
-    import asyncio
-
     import msgspec
 
     from cotenant.cli import printing
-    from cotenant.kube.client import Client, load_configuration
     from cotenant.manager.webhook import unmutated as finding
 
-    async def work() -> list[finding.Unmutated]:
-        async with Client(load_configuration(kubeconfig), "cotenant-manager") as client:
-            return await finding.find(client, namespace)
-
-    found = asyncio.run(work())
+    found = cluster.ask(kubeconfig, "cotenant-manager", lambda client: finding.find(client, namespace))
     if json:
         printing.print_json(msgspec.to_builtins(found))
     elif not found:

@@ -1,13 +1,12 @@
 """``cotenant check --koordinator``: what would change on each node if cotenant took koordlet's place."""
 
-import asyncio
 import dataclasses
 import pathlib
 from typing import TYPE_CHECKING
 
 import typer
 
-from cotenant.cli import printing
+from cotenant.cli import cluster, printing
 from cotenant.units import errors
 
 if TYPE_CHECKING:
@@ -20,7 +19,9 @@ class NothingThere(errors.CotenantError):
 
 def show(kubeconfig: pathlib.Path | None, node: str, as_json: bool) -> None:
     """Read the cluster and print the plan."""
-    print_plan(asyncio.run(_read(kubeconfig)), node, as_json)
+    from cotenant.manager import moving
+
+    print_plan(cluster.ask(kubeconfig, "cotenant-check", moving.read), node, as_json)
 
 
 def print_plan(running: "Running", node: str, as_json: bool) -> None:
@@ -41,14 +42,6 @@ def print_plan(running: "Running", node: str, as_json: bool) -> None:
         printing.print_json(document)
         return
     _print(running, found)
-
-
-async def _read(kubeconfig: pathlib.Path | None) -> "Running":
-    from cotenant.kube.client import Client, load_configuration
-    from cotenant.manager import moving
-
-    async with Client(load_configuration(kubeconfig), "cotenant-check") as client:
-        return await moving.read(client)
 
 
 def _print(running: "Running", found: "tuple[NodeChanges, ...]") -> None:

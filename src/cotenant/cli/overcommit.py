@@ -1,17 +1,17 @@
 """``cotenant overcommit``: what a node offers to batch and mid work, and how that comes about."""
 
-import asyncio
 import pathlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotenant.cli import options
+from cotenant.cli import cluster, options
 
 if TYPE_CHECKING:
     from cotenant.manager.overcommit.statement import Statement
 
 File = pathlib.Path | None
+USER_AGENT = "cotenant-overcommit"
 _GIB = 1 << 30
 LEFT_OUT = 3
 """Exit status: done, but something was left."""
@@ -84,14 +84,9 @@ def command(
 
 def _clear(kubeconfig: File, as_json: bool) -> None:
     from cotenant.cli import printing
-    from cotenant.kube.client import Client, load_configuration
     from cotenant.manager.overcommit import looking
 
-    async def work() -> looking.Cleared:
-        async with Client(load_configuration(kubeconfig)) as client:
-            return await looking.clear(client)
-
-    done = asyncio.run(work())
+    done = cluster.ask(kubeconfig, USER_AGENT, looking.clear)
     if as_json:
         printing.print_json(done)
     else:
@@ -169,15 +164,9 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
 
 
 def _of_cluster(name: str, slo_config: str, kubeconfig: File) -> "Statement":
-    from cotenant.kube.client import Client, load_configuration
     from cotenant.manager.controller import Place
     from cotenant.manager.overcommit import looking
     from cotenant.units.clock import SystemClock
 
     place = Place.parse(slo_config, "--slo-config")
-
-    async def look() -> "Statement":
-        async with Client(load_configuration(kubeconfig)) as client:
-            return await looking.look(client, name, place, SystemClock())
-
-    return asyncio.run(look())
+    return cluster.ask(kubeconfig, USER_AGENT, lambda client: looking.look(client, name, place, SystemClock()))

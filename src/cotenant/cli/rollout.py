@@ -1,12 +1,12 @@
 """``cotenant rollout``: how far staged rollouts are, and their reins."""
 
 import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotenant.cli import options
+from cotenant.cli import cluster, options
 from cotenant.units import errors
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def status(
     from cotenant.cli import printing
 
     if name is None:
-        listed = _ask(kubeconfig, _list)
+        listed = cluster.ask(kubeconfig, "cotenant-rollout", _list)
         if as_json:
             printing.print_json(listed)
             return
@@ -52,7 +52,7 @@ def status(
             ["ROLLOUT", "PHASE", "STAGE", "CHANGED", "MESSAGE"], rows, "No rollouts: docs/rollout.md says how to begin."
         )
         return
-    found = _ask(kubeconfig, lambda client: _get(client, name))
+    found = cluster.ask(kubeconfig, "cotenant-rollout", lambda client: _get(client, name))
     if as_json:
         printing.print_json(found)
     else:
@@ -94,7 +94,7 @@ def plan(
         others = {one.metadata.uid for one in await _list(client) if one.status.phase not in TERMINAL}
         return planning.plan(wanted, views, frozenset(others))
 
-    found = _ask(kubeconfig, work)
+    found = cluster.ask(kubeconfig, "cotenant-rollout", work)
     if as_json:
         printing.print_json(found)
     else:
@@ -135,7 +135,7 @@ def _order(
 ) -> None:
     from cotenant.cli import printing
 
-    found, spec = _ask(kubeconfig, lambda client: _write(client, name, change))
+    found, spec = cluster.ask(kubeconfig, "cotenant-rollout", lambda client: _write(client, name, change))
     if as_json:
         printing.print_json({"name": name, "phase": found.status.phase, "spec": spec})
     else:
@@ -168,19 +168,6 @@ async def _list(client: "Client") -> list["ColocationRollout"]:
     from cotenant.kube.client import ROLLOUTS
 
     return [one async for one in client.every(ROLLOUTS, ColocationRollout)]
-
-
-def _ask(kubeconfig: pathlib.Path | None, question: Callable[["Client"], Awaitable[Any]]) -> Any:
-    """Return what a question to the API server gives."""
-    import asyncio
-
-    from cotenant.kube.client import Client, load_configuration
-
-    async def work() -> Any:
-        async with Client(load_configuration(kubeconfig), "cotenant-rollout") as client:
-            return await question(client)
-
-    return asyncio.run(work())
 
 
 def _print(found: "ColocationRollout") -> None:

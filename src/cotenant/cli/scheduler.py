@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cotenant.cli import logs, options
+from cotenant.cli import cluster, logs, options
 
 if TYPE_CHECKING:
     from cotenant.scheduler import program
@@ -117,17 +117,10 @@ def _settings(given: Options) -> "program.Settings":
 
 
 def _clear(kubeconfig: pathlib.Path | None, as_json: bool) -> None:
-    import asyncio
-
     from cotenant.cli import printing
-    from cotenant.kube.client import Client, load_configuration
     from cotenant.scheduler import marking
 
-    async def work() -> list[str]:
-        async with Client(load_configuration(kubeconfig), "cotenant-scheduler") as client:
-            return await marking.clear(client)
-
-    cleared = asyncio.run(work())
+    cleared = cluster.ask(kubeconfig, "cotenant-scheduler", marking.clear)
     if as_json:
         printing.print_json({"cleared": cleared})
     else:

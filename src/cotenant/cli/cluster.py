@@ -1,0 +1,25 @@
+"""Questions of a command to a cluster."""
+
+import asyncio
+import pathlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from cotenant.kube.client import Client
+
+Answer = TypeVar("Answer")
+
+
+def ask(kubeconfig: pathlib.Path | None, user_agent: str, question: "Callable[[Client], Awaitable[Answer]]") -> Answer:
+    """Return what a question gives, which is asked of the cluster of a kubeconfig; None: the usual one.
+
+    :raises BadConfiguration: if that cannot be read.
+    """
+    from cotenant.kube.client import Client, load_configuration
+
+    async def work() -> Answer:
+        async with Client(load_configuration(kubeconfig), user_agent) as client:
+            return await question(client)
+
+    return asyncio.run(work())
