@@ -285,3 +285,17 @@ def test_what_the_fast_path_writes_is_lower_than_what_is_there_and_never_below_t
     assert ready(6000) == []
     assert cpu_suppress.tightened(node.look(), slo) == ()
     assert cpu_suppress.tightened(node.look(usage=Usage()), policy.NodeSlo()) == ()
+
+
+@pytest.mark.parametrize("by", ["cfsQuota", "cpuset"])
+def test_the_reason_says_what_offline_work_gets_not_what_is_left_to_it(machine: Make, by: str) -> None:
+    """Online work that takes everything leaves nothing; offline work keeps its floor all the same."""
+    node = machine()
+    node.pod("be", "BestEffort", "BE")
+    node.pod("ls", "Burstable", "LS")
+    plan = node.plan(slo(cpuSuppressPolicy=by), usage=usage(node=8000, ls=8000))
+    reasons = {item.reason for item in plan.items if item.strategy == "cpu_suppress"}
+    assert any(
+        "2000 millicores together" in reason or "2 of 8 CPUs: 0 millicores are left" in reason for reason in reasons
+    )
+    assert not any("may use 0" in reason for reason in reasons)

@@ -1,5 +1,7 @@
 """The fleet page, its data and /metrics, over the ASGI application."""
 
+import html
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -56,6 +58,8 @@ async def test_nodes_come_worst_first_with_their_last_hour(site: FleetSite, live
     page = await get(site, "/")
     assert "3 nodes" in page.text
     assert "b-bad is hurt" in page.text
+    (titles,) = re.findall(r'data-titles="([^"]*)"', page.text)
+    assert json.loads(html.unescape(titles))["memoryPressure"] == "Memory pressure"
 
 
 async def test_one_node_with_its_numbers(site: FleetSite, live: Live) -> None:
@@ -63,6 +67,7 @@ async def test_one_node_with_its_numbers(site: FleetSite, live: Live) -> None:
     page = await get(site, "/node/bad")
     assert page.status_code == 200
     assert "Memory" in page.text
+    assert "bad is under pressure" in page.text
     assert re.search(r"<td>50(\.0)? ?%</td>", page.text), page.text
     assert "Mode" in page.text
     assert (await get(site, "/node/nobody")).status_code == 404

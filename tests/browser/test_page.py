@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -88,6 +90,32 @@ def test_it_fits_the_window(tab: Any, up: Up, tmp_path: pathlib.Path, width: int
     tab.picture(picture, whole=True)
     assert picture.stat().st_size > 20_000
     print(f"to be looked at: {picture}")
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_of_decisions_fits_the_window(tab: Any, tmp_path: pathlib.Path, width: int) -> None:
+    reports = tmp_path / "reports.json"
+    reports.write_text('{"kind": "List", "items": []}')
+    command = [sys.executable, "-m", "cotenant", "scheduler", "--reports", str(reports), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            (address,) = re.findall(r"http://[0-9.:]+", process.stdout.readline())
+            asked = {
+                "Pod": {"metadata": {"name": "p", "namespace": "n"}},
+                "NodeNames": ["a-node-of-a-long-name.example"],
+            }
+            request = urllib.request.Request(
+                f"{address}/kube/filter", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+            )
+            urllib.request.urlopen(request, timeout=10).close()
+            tab.size(width, 812)
+            for place in ("/", "/?pod=n/p"):
+                tab.open(address + place)
+                assert "n/p" in tab.evaluate("document.body.textContent")
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width, place
+        finally:
+            process.terminate()
 
 
 @pytest.fixture

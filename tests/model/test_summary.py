@@ -28,6 +28,7 @@ def test_victims_are_named_and_without_a_class_nobody_is() -> None:
     assert summary.headline_of(hurt) == "web and 2 more are hurt"
     blind = evaluation(0.4, "high", ioCongestion=detection(True, 0.6))
     assert summary.headline_of(blind) == "This machine is under pressure"
+    assert summary.headline_of(blind, "node-7") == "node-7 is under pressure"
     detail = summary.detail_of(blind, {"online": "no_class"})
     assert detail.startswith("I/O congestion: block latency p99 65 ms, threshold 30 ms.")
     assert "whom it hurts is not known" in detail
@@ -51,6 +52,12 @@ def test_only_triggered_detections_name_anyone_and_the_surest_comes_first() -> N
         )
     )  # fmt: skip
     assert [(suspect.name, suspect.confidence) for suspect in found] == [("a", 0.8), ("b", 0.6)]
+
+
+def test_the_worst_is_what_the_bucket_goes_by_triggered_or_not() -> None:
+    both = evaluation(0.5, "severe", ioCongestion=detection(True, 0.5), memoryPressure=detection(False, 0.9))
+    assert summary.worst_of(both) == ("memoryPressure", 0.9)
+    assert summary.worst_of(evaluation(None, "unknown", ioCongestion=detection(None, None))) is None
 
 
 def test_the_dominant_detection_is_triggered_and_the_largest() -> None:

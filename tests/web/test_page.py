@@ -31,6 +31,17 @@ def test_unavailable_says_each_thing_once_and_lasting_reasons_first(moment: Mome
     assert all(item["why"] and item["remedy"] for item in found)
 
 
+def test_the_bucket_comes_with_what_it_goes_by(moment: Moment) -> None:
+    """A mean of 0.22 is called severe because one detection is: the page says which."""
+    worst = page.worst_of(moment.evaluation)
+    assert worst is not None
+    assert worst["index"] == max(one.index or 0.0 for one in moment.evaluation.detections.values())
+    now = page.Page().tick(moment, []).html["now"]
+    assert f"by the worst, {worst['title']} <b>{worst['index']:.2f}</b>" in now
+    unknown = msgspec.structs.replace(moment.evaluation, detections={}, interference_level=None, bucket="unknown")
+    assert "by the worst" not in page.Page().tick(msgspec.structs.replace(moment, evaluation=unknown), []).html["now"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90061, "25 h 1 min")]
 )

@@ -186,7 +186,9 @@ def _by_cpus(draft: Draft, target: float) -> None:
         return
     count = cpu_count(len(snapshot.topology.cpus), target, len(_present(snapshot)))
     wanted = choose(snapshot, min(count, len(available)))
-    reason = f"offline work may use {max(target, 0):.0f} millicores: {len(wanted)} CPUs"
+    reason = (
+        f"offline work may use {len(wanted)} of {len(available)} CPUs: {max(target, 0):.0f} millicores are left to it"
+    )
     static = snapshot.topology.kubelet_policy == "static"
     for group, is_container in _groups(snapshot):
         # The kubelet starts containers with all CPUs: narrower parents would refuse that under its static policy.
@@ -279,7 +281,7 @@ def _by_quota(draft: Draft, target: float) -> None:
     total = quota_usec(cpus, target, current, period)
     if total is None:
         total = current.value or 0
-    reason = f"offline work may use {max(target, 0):.0f} millicores together"
+    reason = f"offline work may use {total * 1000 // period} millicores together"
     inside = [g for g in snapshot.groups if g.qos == "BestEffort" and g.pod is not None]
     shares = split(
         total,

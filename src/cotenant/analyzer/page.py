@@ -137,6 +137,7 @@ class FleetSite:
     async def page(self, request: Request) -> Response:
         view = self.view()
         shown = {**view, "nodes": len(view["nodes"]), "worst": view["nodes"][:WORST_SHOWN], "words": WORDS}
+        shown["titles"] = {**wording.DETECTION_TITLES, **wording.HARD_TITLES}
         return HTMLResponse(self._page.render(view=shown), headers={"Cache-Control": "no-store"})
 
     async def data(self, request: Request) -> Response:
@@ -172,7 +173,7 @@ class FleetSite:
             "name": name,
             "age": host_page.duration_text(max(0.0, now - node.heard_at)),
             "state": "unknown" if found is None else summary.state_of(found),
-            "headline": "Not known" if found is None else summary.headline_of(found),
+            "headline": "Not known" if found is None else summary.headline_of(found, name),
             "detail": silent if found is None else summary.detail_of(found, found.missing),
             "hard": material.hard,
             "heat": self.heat.row(name, now) or NOTHING,

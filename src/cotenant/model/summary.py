@@ -64,18 +64,24 @@ def suspects_of(evaluation: Evaluation) -> list[Suspect]:
     return sorted(found.values(), key=lambda suspect: -suspect.confidence)
 
 
-def headline_of(evaluation: Evaluation) -> str:
-    """Return who is hurt, in a few words."""
+def headline_of(evaluation: Evaluation, machine: str = "This machine") -> str:
+    """Return who is hurt, in a few words; ``machine`` is what to call it where no victim is known."""
     state = state_of(evaluation)
     if state == "hurt":
         victims = victims_of(evaluation)
         if not victims:
-            return "This machine is under pressure"
+            return f"{machine} is under pressure"
         others = len(victims) - 1
         return f"{victims[0].name} is hurt" if not others else f"{victims[0].name} and {others} more are hurt"
     if state == "tense":
         return "Nobody is hurt, but pressure is rising"
     return "Nobody is hurt" if state == "calm" else "Not known yet"
+
+
+def worst_of(evaluation: Evaluation) -> tuple[DetectionName, float] | None:
+    """Return the detection with the largest index, which the bucket goes by, and that index; None if none is known."""
+    known = [(name, found.index) for name, found in evaluation.detections.items() if found.index is not None]
+    return max(known, key=lambda one: one[1], default=None)
 
 
 def detail_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:

@@ -121,6 +121,7 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "state": summary.state_of(evaluation),
         "headline": summary.headline_of(evaluation),
         "detail": summary.detail_of(evaluation, moment.sample.missing),
+        "worst": worst_of(evaluation),
         "tiles": [tile_of(name, detection) for name, detection in evaluation.detections.items()],
         "services": [service_of(latency) for latency in moment.latencies],
         "victims": summary.victims_of(evaluation),
@@ -136,6 +137,12 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "rules": moment.rules,
         "history": moment.history,
     }
+
+
+def worst_of(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Return what the bucket goes by; None where nothing is known."""
+    worst = summary.worst_of(evaluation)
+    return None if worst is None else {"title": wording.DETECTION_TITLES[worst[0]], "index": worst[1]}
 
 
 def tile_of(name: DetectionName, detection: Detection) -> dict[str, Any]:

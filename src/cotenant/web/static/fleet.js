@@ -5,6 +5,7 @@ const ROW = 26, EVERY = 5000, AHEAD = 8;
 const rows = document.getElementById("rows"), room = document.getElementById("room");
 const filter = document.getElementById("filter"), live = document.getElementById("live");
 const shown = new Map();
+const titles = JSON.parse(rows.dataset.titles);
 let nodes = [], matching = [], colours = {};
 
 function readColours() {
@@ -46,7 +47,7 @@ function fill(row, node, position) {
   }
   bucket.textContent = node.bucket;
   level.textContent = node.level === undefined || node.level === null ? "–" : node.level.toFixed(2);
-  why.textContent = [...(node.hard || []), ...(node.triggered || [])].join(", ");
+  why.textContent = [...(node.hard || []), ...(node.triggered || [])].map((name) => titles[name] || name).join(", ");
   paint(canvas, node.heat);
 }
 
