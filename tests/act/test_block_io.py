@@ -30,6 +30,24 @@ def test_limits_of_the_offline_directory_on_v1(machine: Make) -> None:
     assert node.plan(wanted).items == ()
 
 
+def test_on_v1_a_limit_is_stated_where_the_tasks_are(machine: Make) -> None:
+    """The kernel throttles each v1 group by itself: a limit of the directory reaches no container."""
+    node = disk(machine())
+    plain = node.pod("plain", "BestEffort", "BE")
+    own = node.pod("own", "BestEffort", "BE", annotations={"koordinator.sh/blkioQOS": blocks(readBPS=4096)})
+    online = node.pod("online", "Burstable", "LS")
+    wanted = slo(be=blocks(readBPS=1 << 20))
+    plan = node.enforce(wanted)
+    found = writes(plan, "blkio.throttle.read_bps_device")
+    top = "sys/fs/cgroup/blkio"
+    expected = {f"{top}/kubepods/besteffort": "254:0 1048576"}
+    expected |= {f"{top}/{path}": "254:0 1048576" for path in (plain, node.container(plain))}
+    expected |= {f"{top}/{path}": "254:0 4096" for path in (own, node.container(own))}
+    assert found == expected
+    assert not any(online in path for path in found)
+    assert node.plan(wanted).items == ()
+
+
 def test_limits_on_v2_keep_what_is_not_named(machine: Make) -> None:
     node = disk(machine("mainline-v2"))
     node.write("blkio", "kubepods/besteffort", "io.max", "254:0 wiops=7")
@@ -55,7 +73,9 @@ def test_a_pods_annotation_limits_that_pod(machine: Make) -> None:
     node = disk(machine())
     group = node.pod("a", "Burstable", "LS", annotations={"koordinator.sh/blkioQOS": blocks(writeBPS=4096)})
     plan = node.plan({})
-    assert writes(plan, "blkio.throttle.write_bps_device") == {f"sys/fs/cgroup/blkio/{group}": "254:0 4096"}
+    places = (group, node.container(group))
+    found = writes(plan, "blkio.throttle.write_bps_device")
+    assert found == {f"sys/fs/cgroup/blkio/{place}": "254:0 4096" for place in places}
 
 
 def test_a_partition_or_an_unknown_disk_is_named_and_not_written(machine: Make) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from cotenant.act import cgroup
 from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
 from cotenant.model.pod import BLKIO_QOS_ANNOTATION
@@ -44,7 +45,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     """Limit and weigh the block I/O of offline work and of pods with an annotation; set the cost model at the root.
 
     0 is no limit. On v2 a weight per device counts only where ``io.cost.qos`` is enabled for that device; where it is
-    not, the weight is left out and that is said. LSR and LS have no directory of their own to limit.
+    not, the weight is left out and that is said. LSR and LS have no directory of their own to limit. On v1 the kernel
+    limits each group by itself, not what is below it: each offline container gets the class's limits too, in full.
     """
     snapshot = draft.snapshot
     for name in ("LSR", "LS", "SYSTEM"):
@@ -62,10 +64,14 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         if group.pod is None or not group.pod.active:
             continue
         blocks = _annotated(draft, group.pod.blkio_qos, group.pod.key)
-        if blocks is None:
-            _release(draft, group.path)
-        else:
-            _group(draft, group.path, blocks, costed, f"pod {group.pod.key}")
+        who = f"pod {group.pod.key}"
+        if blocks is None and offline.enable and snapshot.version("blkio") == 1 and group.qos == "BestEffort":
+            blocks, who = offline.blocks or (), f"class BE, {who}"
+        for place in cgroup.block_groups(snapshot, group.path):
+            if blocks is None:
+                _release(draft, place)
+            else:
+                _group(draft, place, blocks, costed, who)
 
 
 def _annotated(draft: Draft, annotation: Mapping[str, object], key: str) -> Sequence[Block] | None:

@@ -164,3 +164,15 @@ def _limit(text: str) -> Limit | None:
         return Limit.parse(text)
     except ValueError:
         return None
+
+
+def block_groups(snapshot: Snapshot, group: str) -> tuple[str, ...]:
+    """Return where a block I/O limit of a pod's group has to be stated for its tasks to have it.
+
+    On v2 a limit reaches down. On v1 it counts for the tasks of the very group (the throttling hierarchy is for v2
+    only, seen on 6.1), so it is stated for each container as well.
+    """
+    if snapshot.version("blkio") == 2:
+        return (group,)
+    below = next((one.containers for one in snapshot.groups if one.path == group), ())
+    return (group, *(child.path for child in below))

@@ -300,7 +300,11 @@ def _disk(snapshot: Snapshot, group: str, use: Use, keep: float, disk: str | Non
         path = snapshot.path("blkio", group, "io.max")
         return {path: f"{disk} " + " ".join(f"{k}={v}" for k, v in known.items())} if path else {}
     files = {"rbps": "blkio.throttle.read_bps_device", "wbps": "blkio.throttle.write_bps_device"}
-    paths = {snapshot.path("blkio", group, files[key]): f"{disk} {value}" for key, value in known.items()}
+    paths = {
+        snapshot.path("blkio", place, files[key]): f"{disk} {value}"
+        for place in cgroup.block_groups(snapshot, group)
+        for key, value in known.items()
+    }
     return {path: value for path, value in paths.items() if path is not None}
 
 
