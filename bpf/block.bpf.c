@@ -30,10 +30,7 @@ struct settings {
 
 const volatile struct settings settings SEC(".rodata.settings");
 
-/*
- * Global, so that the verifier looks into it once and not at every call along every path; 64 bits wide, so that it
- * follows the bounds check of the result.
- */
+/* Global, so that the verifier looks into it once and not at every call along every path. */
 __noinline __u64 bucket(__u64 ns)
 {
 	return bucket_of(ns, settings.steps);
@@ -186,8 +183,7 @@ static __always_inline struct group *group_entry(__u64 key)
 
 static __always_inline void count(__u32 *histogram, __u64 index)
 {
-	if (index < BUCKETS)
-		__sync_fetch_and_add(&histogram[index], 1);
+	__sync_fetch_and_add(&histogram[bounded(index)], 1);
 }
 
 SEC("tp_btf/block_rq_complete")

@@ -55,4 +55,17 @@ static __attribute__((always_inline)) inline __u64 bucket_of(__u64 ns, const vol
 	return index < BUCKETS ? index : BUCKETS - 1;
 }
 
+/*
+ * The result of a global function is any number to the verifier. It is bounded in the very register that is used: of
+ * a number that the compiler has compared and then loads from the stack again, 6.1 has forgotten the bound.
+ */
+static __attribute__((always_inline)) inline __u64 bounded(__u64 index)
+{
+	asm volatile("if %[index] < %[buckets] goto +1\n\t"
+		     "%[index] = 0"
+		     : [index] "+r"(index)
+		     : [buckets] "i"(BUCKETS));
+	return index;
+}
+
 #endif

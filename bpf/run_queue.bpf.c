@@ -24,10 +24,7 @@ struct settings {
 
 const volatile struct settings settings SEC(".rodata.settings");
 
-/*
- * Global, so that the verifier looks into it once and not at every call along every path; 64 bits wide, so that it
- * follows the bounds check of the result.
- */
+/* Global, so that the verifier looks into it once and not at every call along every path. */
 __noinline __u64 bucket(__u64 ns)
 {
 	return bucket_of(ns, settings.steps);
@@ -75,7 +72,6 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 	struct cgroup *cgroup = settings.default_hierarchy ? task->cgroups->dfl_cgrp : task->sched_task_group->css.cgroup;
 	__u64 key = cgroup->kn->id;
 	struct group *group = bpf_map_lookup_elem(&groups, &key);
-	__u64 index;
 
 	if (!group) {
 		bpf_map_update_elem(&groups, &key, &no_group, BPF_NOEXIST);
@@ -83,10 +79,7 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 		if (!group)
 			return;
 	}
-	index = bucket(waited_ns);
-	if (index >= BUCKETS)
-		return;
-	__sync_fetch_and_add(&group->usec[index], 1);
+	__sync_fetch_and_add(&group->usec[bounded(bucket(waited_ns))], 1);
 	__sync_fetch_and_add(&group->count, 1);
 }
 
