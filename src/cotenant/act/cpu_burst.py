@@ -132,6 +132,9 @@ def _chosen(snapshot: Snapshot, slo: NodeSlo, notices: list[str]) -> Iterable[tu
     for group in snapshot.groups:
         if group.pod is None or not _eligible(group.pod):
             continue
+        if not group.pod.cpu_burst:
+            yield group, slo.cpu_burst
+            continue
         chosen, complaints = policy.override(
             slo.cpu_burst, group.pod.cpu_burst, f"pod {group.pod.key}: annotation {CPU_BURST_ANNOTATION}"
         )

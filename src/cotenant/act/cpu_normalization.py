@@ -79,11 +79,13 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         if pod is None or not pod.active or pod.qos_label not in (None, "LS") or pod.best_effort:
             continue
         for child in group.containers:
-            base = limits.base_usec(pod, child)
-            quota = cgroup.quota(snapshot, child.path) if base is not None else None
+            ratio = limits.ratio(pod, child)
+            if ratio == 1 and cgroup.quota_path(snapshot, child.path) not in snapshot.journal:
+                continue  # whole, and never anything else
+            base, quota = limits.base_usec(pod, child), cgroup.quota(snapshot, child.path)
             if base is None or quota is None or quota.value is None:
                 continue  # no limit, or one that somebody lifted on purpose
-            if limits.ratio(pod, child) > 1:
+            if ratio > 1:
                 cgroup.set_quota(draft, child.path, Limit(base), f"pod {pod.key}: {reason}")
             else:
                 text = f"the node has no {CPU_NORMALIZATION_ANNOTATION} above 1"
