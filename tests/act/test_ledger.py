@@ -1,6 +1,8 @@
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 from tests.act.machine import Machine, use
 
@@ -55,6 +57,13 @@ def test_only_offline_pods_have_entries_and_their_namespace_is_the_account(machi
             key="batch/scan", account="batch", asked_millicores=1000, delivered_millicores=1000, suppressed_millicores=0
         ),
     }
+
+
+def test_on_fast_cpus_less_time_is_what_was_asked_for(machine: Make) -> None:
+    seen = look(node_of(machine))
+    fast = msgspec.structs.replace(seen, node=msgspec.structs.replace(seen.node, cpu_normalization_ratio=Fraction(2)))
+    found = entries(fast, OFF, None)
+    assert {key: entry.asked_millicores for key, entry in found.items()} == {"batch/sort": 2000, "batch/scan": 1000}
 
 
 def test_by_cpu_set_what_is_missing_from_the_request_is_lost_while_suppression_binds(machine: Make) -> None:

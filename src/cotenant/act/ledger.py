@@ -1,6 +1,8 @@
 """One round of the ledger of offline work: what each pod asked for, got, and lost to a limit of ours. Pure."""
 
+import math
 from collections.abc import Mapping
+from fractions import Fraction
 
 from cotenant.act import cgroup, cpu_suppress, withheld
 from cotenant.model.ledger import Entry
@@ -14,10 +16,13 @@ BINDING_RATIO = 0.9
 """Offline work that uses less than this of what it may is not held back by it (Koordinator's line for eviction)."""
 
 
-def requested_millicores(pod: Pod) -> int | None:
-    """Return the CPU that a pod asks for, batch-cpu first; None where it states none (a limit alone is no request)."""
+def requested_millicores(pod: Pod, ratio: Fraction = Fraction(1)) -> int | None:
+    """Return the CPU of this node that a pod asks for, batch-cpu first; None where it states none.
+
+    A limit alone is no request. ``ratio`` is the node's CPU normalization ratio: batch-cpu counts reference CPUs.
+    """
     native = sum(quantity.millicores(c.requests["cpu"]) for c in pod.containers if "cpu" in c.requests)
-    return pod.batch_request_millicores() or native or None
+    return math.ceil(pod.batch_request_millicores() / ratio) or native or None
 
 
 def entries(
@@ -37,7 +42,7 @@ def entries(
     bound = _is_bound(snapshot, slo, used, len(used) == len(pods))
     found = []
     for path, pod in pods.items():
-        request, delivered = requested_millicores(pod), uses[path]
+        request, delivered = requested_millicores(pod, snapshot.node.cpu_normalization_ratio), uses[path]
         by_quota = None if lost is None else lost[path]
         suppressed = _suppressed(slo, request, delivered, by_quota, bound)
         asked: float | None = request
