@@ -230,6 +230,13 @@ KNOWN: tuple[Known, ...] = (
     Known(
         "cpu_normalization",
         ordering.QUOTA_FILES,
+        "koordlet divides the quota of the pod too, which on cgroup v1 keeps its containers from starting again; here"
+        " it stays the kubelet's",
+        _is_pods_own,
+    ),
+    Known(
+        "cpu_normalization",
+        ordering.QUOTA_FILES,
         "koordlet divides quotas by the CPU normalization ratio only with its gate CPUNormalization, which is off by"
         " default; where it is on, its burst writes the whole limit into the same file, and the two take turns",
         _has_whole_quota,

@@ -13,7 +13,7 @@ from cotenant.act.registry import strategy
 from cotenant.model.node import CPU_NORMALIZATION_ANNOTATION
 from cotenant.model.pod import Pod
 from cotenant.model.policy import NodeSlo
-from cotenant.model.snapshot import ContainerGroup, Snapshot
+from cotenant.model.snapshot import ContainerGroup, PodGroup, Snapshot
 from cotenant.units.limit import Limit
 
 NAME = "cpu_normalization"
@@ -78,6 +78,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         pod = group.pod
         if pod is None or not pod.active or pod.qos_label not in (None, "LS") or pod.best_effort:
             continue
+        _raise_pod(draft, group, f"pod {pod.key}: its containers could not start again below their limits")
         for child in group.containers:
             ratio = limits.ratio(pod, child)
             if ratio == 1 and cgroup.quota_path(snapshot, child.path) not in snapshot.journal:
@@ -90,3 +91,15 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
             else:
                 text = f"the node has no {CPU_NORMALIZATION_ANNOTATION} above 1"
                 cgroup.release_quota(draft, child.path, Limit(base), f"pod {pod.key}: {text}")
+
+
+def _raise_pod(draft: Draft, group: PodGroup, reason: str) -> None:
+    """Give a pod that koordlet divided what the kubelet gave it."""
+    snapshot = draft.snapshot
+    ratio = snapshot.node.cpu_normalization_ratio
+    if ratio == 1:
+        return
+    containers = [child.container for child in group.containers if child.container is not None]
+    whole = cgroup.limit_usec(containers, cgroup.period_usec(snapshot, group.path))
+    if whole is not None and cgroup.quota(snapshot, group.path) == Limit(normalized_usec(whole, ratio)) < Limit(whole):
+        cgroup.set_quota(draft, group.path, Limit(whole), reason)
