@@ -45,6 +45,7 @@ from cotenant.node.cpus import Assignments
 from cotenant.node.evicting import Evicting
 from cotenant.node.hosting import Hosting
 from cotenant.node.kubelet import PodSource
+from cotenant.node.newcomers import Newcomers
 from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
 from cotenant.node.sending import Sender
@@ -141,7 +142,7 @@ class Agent:
         """Who is on the node, as of the last list of pods."""
         self.seen: Snapshot | None = None
         """The node at that moment, with everybody's CPUs."""
-        self._unlisted: frozenset[str] = frozenset()
+        self._newcomers = Newcomers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
         self.newest: Sample | None = None
@@ -207,13 +208,11 @@ class Agent:
                     break
 
     def sees_new_pods(self) -> bool:
-        """Return whether there is a pod's group, not there at the last look, whose pod is not listed."""
+        """Return whether pods should be asked for: a pod's or a container's group is new, and not listed."""
         seen = self._seen
         if seen is None or (self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS and self._has_new(seen)):
             seen = self._saw(self._enforcer.look(self._source.pods))
-        unlisted = frozenset(group.path for group in seen.groups if group.pod is None)
-        new, self._unlisted = unlisted - self._unlisted, unlisted
-        return bool(new)
+        return self._newcomers.due(seen, self._clock.monotonic())
 
     def _has_new(self, seen: Snapshot) -> bool:
         """Return whether there is a pod's group that a look did not see; far cheaper than to look again."""
