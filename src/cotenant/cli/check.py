@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from cotenant.cli import kept_out, moving, options, printing, roots
+from cotenant.cli import kept_out, migration, options, printing, roots
 from cotenant.kernel import check
 from cotenant.units import errors
 
@@ -58,7 +58,7 @@ def command(given: Options) -> None:
     """
     _refuse_what_does_not_go_together(given)
     if given.koordinator:
-        moving.show(given.kubeconfig, given.node, given.as_json)
+        migration.show(given.kubeconfig, given.node, given.as_json)
         return
     if given.daemonsets:
         kept_out.show(given.kubeconfig, given.as_json)

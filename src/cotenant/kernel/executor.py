@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from cotenant.kernel import channel, errno_table, holds, journal, lock, paths, rewriter, task_writes, tasks
+from cotenant.kernel import channel, errno_table, journal, lock, paths, refusals, rewriter, task_writes, tasks
 from cotenant.kernel.outcome import EvictCallback, Outcome
 from cotenant.units import contents
 from cotenant.units.clock import Clock, SystemClock
@@ -68,7 +68,7 @@ class Executor:
         self._tasks = task_writes.TaskWrites(root, self.journal)
         self._evict = evict
         self._sleep = sleep
-        self._holds = holds.Holds(self.clock)
+        self._refusals = refusals.Refusals(self.clock)
         self._ours: dict[str, tuple[tuple[int, int], str]] = {}
         self._tops = frozenset(root.relative(mount.path) for mount in root.cgroup_mounts())
         self._load()
@@ -212,9 +212,9 @@ class Executor:
             if forbidden:
                 return Outcome(item, "left_out", forbidden, actual=_stripped(current))
             if current is not None and contents.same(name, new, current):
-                self._holds.release(path)
+                self._refusals.release(path)
                 return Outcome(item, "same", actual=_stripped(current))
-            if self._holds.is_held(path, new, directory.inode):
+            if self._refusals.is_held(path, new, directory.inode):
                 return Outcome(item, "held", actual=_stripped(current))
             rewritten = self._was_rewritten(path, new, current, directory.inode)
             if not commit:
@@ -222,10 +222,10 @@ class Executor:
             if rewritten:
                 self.rewrites.seen(path, _stripped(current) or "")
             read = self._write_journalled(item, directory, name, current)
-            self._holds.release(path)
+            self._refusals.release(path)
             if read is None or contents.same(name, new, read):
                 return Outcome(item, "written", actual=_stripped(read), rewritten=rewritten)
-            self._holds.hold(path, new, directory.inode, errno_table.REFUSED)
+            self._refusals.hold(path, new, directory.inode, errno_table.REFUSED)
             detail = f"the file reads {_stripped(read)!r} after {new!r} was written"
             return Outcome(item, "not_taken", detail, actual=_stripped(read), rewritten=rewritten)
 
@@ -308,9 +308,9 @@ class Executor:
 
     def _without_file(self, item: PlanItem, directory: channel.Directory) -> Outcome:
         path = item.path or ""
-        if self._holds.is_held(path, None, directory.inode):
+        if self._refusals.is_held(path, None, directory.inode):
             return Outcome(item, "held")
-        self._holds.hold(path, None, directory.inode, errno_table.NO_FILE)
+        self._refusals.hold(path, None, directory.inode, errno_table.NO_FILE)
         return Outcome(item, "refused", errno_table.NO_FILE.meaning, errno.ENOENT)
 
     def _refusal(self, item: PlanItem, error: OSError) -> Outcome:
@@ -321,11 +321,11 @@ class Executor:
             self._forget(path)
         else:
             inode = self._task(item) if item.op in TASK_OPS else self.inode_of_parent(path)
-            self._holds.hold(path, item.new, inode or (0, 0), decision)
+            self._refusals.hold(path, item.new, inode or (0, 0), decision)
         return Outcome(item, decision.state, f"{path}: {os.strerror(number)}: {decision.meaning}", number)
 
     def _forget(self, path: str) -> None:
-        self._holds.release(path)
+        self._refusals.release(path)
         self._ours.pop(path, None)
         self.rewrites.forget(path)
 
@@ -337,7 +337,7 @@ class Executor:
         with self.channel.parent(path) as parent:
             if parent.is_directory(name):
                 return Outcome(item, "same")
-            if self._holds.is_held(path, item.new, parent.inode):
+            if self._refusals.is_held(path, item.new, parent.inode):
                 return Outcome(item, "held")
             if not commit:
                 return Outcome(item, "planned")
@@ -374,7 +374,7 @@ class Executor:
 
     def _on_task(self, operation: Callable[[PlanItem, bool], Outcome], item: PlanItem, commit: bool) -> Outcome:
         path = item.path or ""
-        if path in self._holds and self._holds.is_held(path, item.new, self._task(item)):
+        if path in self._refusals and self._refusals.is_held(path, item.new, self._task(item)):
             return Outcome(item, "held")
         return operation(item, commit)
 
@@ -389,7 +389,7 @@ class Executor:
             members = directory.read(name)
             if task in members.split():
                 return Outcome(item, "same")
-            if self._holds.is_held(path, task, directory.inode):
+            if self._refusals.is_held(path, task, directory.inode):
                 return Outcome(item, "held")
             if not commit:
                 return Outcome(item, "planned")

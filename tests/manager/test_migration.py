@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.kube.conftest import ApiServer
 
-from cotenant.act.moving import GATES, KINDS, gates_of
-from cotenant.cli import moving as command
+from cotenant.act.migration import GATES, KINDS, gates_of
+from cotenant.cli import migration as command
 from cotenant.kube.client import Client
-from cotenant.manager import moving
+from cotenant.manager import migration
 
 SLOS = "apis/slo.koordinator.sh/v1alpha1/nodeslos"
 REPORTS = "apis/cotenant.io/v1alpha1/nodeinterferencereports"
@@ -61,7 +61,7 @@ def koordinator(api: ApiServer) -> ApiServer:
 
 
 async def test_each_node_says_what_would_change(koordinator: ApiServer, client: Client) -> None:
-    found = {one.node: one for one in (await moving.read(client)).nodes()}
+    found = {one.node: one for one in (await migration.read(client)).nodes()}
     assert set(found) == {"anolis", "oe", "old", "new"}
     irreversible = [one.subject for one in found["oe"].changes if one.kind == "irreversible"]
     assert irreversible == ["ns/be-oe"]
@@ -88,7 +88,7 @@ async def test_quotas_that_will_be_divided_are_told(koordinator: ApiServer, clie
     koordinator.put("api/v1/nodes", "anolis", metadata=fast)
     limited = {"limits": {"cpu": "1"}}
     koordinator.put("api/v1/pods", "web", **pod("web", "LS", "anolis", resources=limited, kube="Burstable"))
-    running = await moving.read(client)
+    running = await migration.read(client)
     texts = {one.node: [c.text for c in one.changes if "CPUNormalization" in c.text] for one in running.nodes()}
     (text,) = texts.pop("anolis")
     assert "1 LS and unlabelled pods are divided by the node's CPU normalization ratio 1.25" in text
@@ -102,7 +102,7 @@ async def test_offline_pods_with_native_memory_only_are_named(koordinator: ApiSe
     koordinator.put(SLOS, "anolis", spec=spec)
     limited = {"limits": {"memory": "1Gi"}}
     koordinator.put("api/v1/pods", "native", **pod("native", "BE", "anolis", resources=limited, kube="Burstable"))
-    running = await moving.read(client)
+    running = await migration.read(client)
     assert not [one for one in running.nodes("anolis")[0].changes if one.subject == "ns/native"], "the gate is off"
     gated = dataclasses.replace(running, gates={**GATES, "CgroupReconcile": True})
     (found,) = [one for one in gated.nodes("anolis")[0].changes if "batch-memory" in one.text]
@@ -111,13 +111,13 @@ async def test_offline_pods_with_native_memory_only_are_named(koordinator: ApiSe
 
 async def test_a_cluster_without_koordinator_is_empty(api: ApiServer, client: Client) -> None:
     api.objects["api/v1/pods"] = {}
-    running = await moving.read(client)
+    running = await migration.read(client)
     assert (running.nodes(), running.gates) == ((), None)
 
 
 async def test_an_invalid_policy_is_named_not_hidden(koordinator: ApiServer, client: Client) -> None:
     koordinator.put(SLOS, "anolis", spec={"cpuBurstStrategy": 7})
-    (found,) = (await moving.read(client)).nodes("anolis")
+    (found,) = (await migration.read(client)).nodes("anolis")
     assert "cpuBurstStrategy" in found.problem
 
 
@@ -141,7 +141,7 @@ def test_gates_by_the_command_line(arguments: list[str], gate: str, state: bool)
 
 
 async def test_what_a_person_reads(koordinator: ApiServer, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
-    running = await moving.read(client)
+    running = await migration.read(client)
     command.print_plan(running, "", as_json=False)
     out = capsys.readouterr().out
     assert "priority interface openeuler-qos-level" in out

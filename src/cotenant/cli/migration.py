@@ -10,7 +10,7 @@ from cotenant.cli import cluster, printing
 from cotenant.units import errors
 
 if TYPE_CHECKING:
-    from cotenant.manager.moving import NodeChanges, Running
+    from cotenant.manager.migration import NodeChanges, Running
 
 
 class NothingThere(errors.CotenantError):
@@ -19,9 +19,9 @@ class NothingThere(errors.CotenantError):
 
 def show(kubeconfig: pathlib.Path | None, node: str, as_json: bool) -> None:
     """Read the cluster and print the plan."""
-    from cotenant.manager import moving
+    from cotenant.manager import migration
 
-    print_plan(cluster.ask(kubeconfig, "cotenant-check", moving.read), node, as_json)
+    print_plan(cluster.ask(kubeconfig, "cotenant-check", migration.read), node, as_json)
 
 
 def print_plan(running: "Running", node: str, as_json: bool) -> None:

@@ -10,18 +10,18 @@ HELD_MAX = 10_000
 
 
 @dataclasses.dataclass(slots=True)
-class _Hold:
+class _Refusal:
     value: str | None
     inode: tuple[int, int]
     until: float | None
 
 
-class Holds:
+class Refusals:
     """Refused writes by path; another value, or another directory of that name, is not held."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[str, _Hold] = {}
+        self._held: dict[str, _Refusal] = {}
 
     def hold(self, path: str, value: str | None, inode: tuple[int, int], decision: errno_table.Decision) -> None:
         """Hold a write back for as long as the decision says."""
@@ -30,7 +30,7 @@ class Holds:
         if len(self._held) >= HELD_MAX:
             self._held.clear()
         until = self._clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
-        self._held[path] = _Hold(value, inode, until)
+        self._held[path] = _Refusal(value, inode, until)
 
     def __contains__(self, path: str) -> bool:
         """Return whether anything is known of a path; :meth:`is_held` says whether it still counts."""

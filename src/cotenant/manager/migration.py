@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.act import moving
+from cotenant.act import migration
 from cotenant.kube import errors
 from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, NODES, PODS, REPORTS, Client, Resource
 from cotenant.model import pod as pods
@@ -23,8 +23,8 @@ class NodeChanges:
     """What would change on one node; ``problem`` says what of its NodeSLO could not be read."""
 
     node: str
-    interface: moving.Interface | None
-    changes: tuple[moving.Change, ...]
+    interface: migration.Interface | None
+    changes: tuple[migration.Change, ...]
     problem: str = ""
 
 
@@ -34,7 +34,7 @@ class Running:
 
     slos: Mapping[str, Mapping[str, Any]]
     pods: Mapping[str, tuple[pods.Pod, ...]]
-    interfaces: Mapping[str, moving.Interface]
+    interfaces: Mapping[str, migration.Interface]
     gates: Mapping[str, bool] | None
     image: str = ""
     ratios: Mapping[str, Fraction] = dataclasses.field(default_factory=dict)
@@ -51,12 +51,12 @@ class Running:
             slo, complaints = policy.decode(written, f"nodeslo/{name}")
         except policy.BadPolicy as error:
             return NodeChanges(name, interface, (), str(error))
-        found = moving.changes(
+        found = migration.changes(
             slo,
             written,
             self.pods.get(name, ()),
             interface,
-            self.gates or moving.GATES,
+            self.gates or migration.GATES,
             self.ratios.get(name, Fraction(1)),
         )
         return NodeChanges(name, interface, found, "; ".join(complaints))
@@ -74,12 +74,12 @@ async def read(client: Client) -> Running:
         found = next((name for name in NAMES if name == facts.get("priorityInterface")), None)
         if found is not None:
             irreversible = (facts.get("check") or {}).get("irreversible")
-            interfaces[str(report["metadata"]["name"])] = moving.Interface(found, irreversible)
+            interfaces[str(report["metadata"]["name"])] = migration.Interface(found, irreversible)
     gates, image = None, ""
     async for one in _items(client, DAEMON_SETS):
         if one["metadata"]["name"] == KOORDLET:
             container = one["spec"]["template"]["spec"]["containers"][0]
-            gates = moving.gates_of([*(container.get("command") or []), *(container.get("args") or [])])
+            gates = migration.gates_of([*(container.get("command") or []), *(container.get("args") or [])])
             image = str(container.get("image", ""))
     ratios = {}
     async for node in _items(client, NODES):
