@@ -143,7 +143,7 @@ def dying(at: int) -> Callable[[int, bytes], int]:
     return write
 
 
-@pytest.mark.real
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mainline-v1", "anolis-bvt"])
 def test_killed_at_any_write_a_restore_loses_nothing(name: str, tmp_path: pathlib.Path) -> None:
     kernel = machine(name)

@@ -22,7 +22,7 @@ from tests.double import fuse, model
 from cotenant.cli import app
 from cotenant.kernel import paths, priority
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.slow
 
 SCENARIO = json.loads(pathlib.Path(__file__).with_name("scenario.json").read_text())
 V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio", "pids")
