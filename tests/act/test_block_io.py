@@ -101,3 +101,13 @@ def test_limits_that_we_set_are_lifted_when_they_are_off(machine: Make) -> None:
     assert node.plan({}).items == ()
     node.enforce({}, journal={path: ""})
     assert node.kernel.read(path) == ""
+
+
+def test_an_annotation_gets_no_value_past_its_range(machine: Make) -> None:
+    node = disk(machine())
+    wrong = blocks(writeBPS="-1", readBPS=4096)
+    group = node.pod("a", "Burstable", "LS", annotations={"koordinator.sh/blkioQOS": wrong})
+    plan = node.plan({})
+    assert not writes(plan, "blkio.throttle.write_bps_device")
+    assert writes(plan, "blkio.throttle.read_bps_device")[f"sys/fs/cgroup/blkio/{group}"] == "254:0 4096"
+    assert any("writeBPS: -1 is not within 0.." in notice for notice in plan.notices)

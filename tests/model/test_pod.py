@@ -113,6 +113,18 @@ def test_the_annotation_of_extended_resources_changes_nothing_else(name: str, va
     assert name in found.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("5", 5), ("-3", -3), ("+7", 7), ("2147483647", 2**31 - 1), ("2147483648", 0), ("1_0", 0), (" 5", 0), ("٣", 0),
+     ("5.0", 0), ("", 0)],
+)  # fmt: skip
+def test_priorities_are_read_as_go_reads_them(text: str, number: int) -> None:
+    marks = {"labels": {"koordinator.sh/priority": text}, "annotations": {"koordinator.sh/eviction-priority": text}}
+    value = {"items": [{"metadata": {"name": "a", "uid": "u", **marks}}]}
+    (pod,) = pod_list.decode(json.dumps(value))
+    assert (pod.sub_priority, pod.eviction_priority) == (number, number)
+
+
 def test_eviction_policy_that_is_not_json_means_not_evictable() -> None:
     policy = pod.EVICTION_POLICY_ANNOTATION
     assert one().eviction_allowed("BECPUEvict")

@@ -29,6 +29,20 @@ def test_a_value_out_of_range_counts_as_left_out_and_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize("value", [1000, "1000", 1000.0, "1000.0", "1e3", -1, "-1"])
+def test_no_spelling_of_a_number_gets_past_its_range(value: object) -> None:
+    """An annotation is its pod's owner's: ten times the request as memory that nobody else may have is not theirs."""
+    qos, complaints = policy.override(policy.MemoryQos(), {"minLimitPercent": value}, "annotation")
+    assert qos.min_limit_percent is None
+    assert len(complaints) == 1
+    assert "is not within 0..100" in complaints[0]
+
+
+@pytest.mark.parametrize("value", [50, "50", 50.0])
+def test_a_number_within_its_range_may_be_spelt_as_text(value: object) -> None:
+    assert policy.override(policy.MemoryQos(), {"minLimitPercent": value}, "annotation")[0].min_limit_percent == 50
+
+
 def test_unknown_keys_and_nulls_are_ignored() -> None:
     slo, complaints = policy.decode(
         {"spec": {"cpuBurstStrategy": {"policy": "auto", "new": 1}, "systemStrategy": None}}

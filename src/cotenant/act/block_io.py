@@ -8,6 +8,7 @@ import msgspec
 from cotenant.act import cgroup
 from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
+from cotenant.model import policy
 from cotenant.model.pod import BLKIO_QOS_ANNOTATION
 from cotenant.model.policy import BlkioQos, Block, IoConfig, NodeSlo
 from cotenant.model.snapshot import Snapshot
@@ -77,11 +78,11 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
 def _annotated(draft: Draft, annotation: Mapping[str, object], key: str) -> Sequence[Block] | None:
     if not annotation:
         return None
-    try:
-        return msgspec.convert(annotation, BlkioQos, strict=False).blocks or ()
-    except msgspec.ValidationError as error:
-        draft.notices.append(f"pod {key}: annotation {BLKIO_QOS_ANNOTATION}: {error}; not applied")
+    found, complaints = policy.override(BlkioQos(), annotation, f"pod {key}: annotation {BLKIO_QOS_ANNOTATION}")
+    draft.notices.extend(complaints)
+    if found.blocks is None and complaints:
         return None
+    return found.blocks or ()
 
 
 def _devices(draft: Draft, blocks: Sequence[Block], who: str) -> Iterator[tuple[str, IoConfig]]:

@@ -3,6 +3,7 @@
 How a PodList becomes these is in :mod:`cotenant.model.pod_list`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -42,6 +43,8 @@ _BANDS: tuple[tuple[int, int, PriorityBand], ...] = (
     (5000, 5999, "batch"),
     (3000, 3999, "free"),
 )
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+"""As Go reads one; Python's own int() takes spaces, underscores and other alphabets' digits as well."""
 SYSTEM_CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
@@ -269,8 +272,7 @@ def _json(text: str) -> Any:
 
 
 def _int32(text: str | None) -> int | None:
-    try:
-        value = int(text or "")
-    except ValueError:
+    if _INTEGER.fullmatch(text or "") is None:
         return None
+    value = int(text or "")
     return value if -(2**31) <= value < 2**31 else None

@@ -259,6 +259,7 @@ DEFAULT_SPEC: Mapping[str, Mapping[str, Any]] = {
 enabled class does not say is the node's default, by class, below and above."""
 
 _PERCENT = (0, 100)
+_AMOUNT = (0, (1 << 63) - 1)
 RANGES: Mapping[str, tuple[int, int]] = {
     "cpuSuppressThresholdPercent": _PERCENT,
     "cpuSuppressMinPercent": _PERCENT,
@@ -287,11 +288,16 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "priority": (0, 12),
     "oomKillGroup": (0, 1),
     "pageCacheLimitPercent": _PERCENT,
-    "pageCacheLimitSize": (0, (1 << 63) - 1),
+    "pageCacheLimitSize": _AMOUNT,
     "catRangeStartPercent": _PERCENT,
     "catRangeEndPercent": _PERCENT,
     "mbaPercent": (1, 100),
     "ioWeightPercent": (1, 100),
+    **dict.fromkeys(("readIOPS", "writeIOPS", "readBPS", "writeBPS", "readLatency", "writeLatency"), _AMOUNT),
+    "readLatencyPercent": _PERCENT,
+    "writeLatencyPercent": _PERCENT,
+    **dict.fromkeys(("modelReadBPS", "modelReadSeqIOPS", "modelReadRandIOPS"), _AMOUNT),
+    **dict.fromkeys(("modelWriteBPS", "modelWriteSeqIOPS", "modelWriteRandIOPS"), _AMOUNT),
     "cpuBurstPercent": (1, 10000),
     "cfsQuotaBurstPercent": (100, 1 << 31),
     "cfsQuotaBurstPeriodSeconds": (-1, 1 << 31),
@@ -398,8 +404,19 @@ def _within_range(value: Any, place: str, complaints: list[str]) -> Any:
         if words and isinstance(item, str) and item and item not in words:
             complaints.append(f"{place}.{key}: {item!r} is none of {', '.join(words)}")
         bounds = RANGES.get(key)
-        if bounds and isinstance(item, int) and not isinstance(item, bool) and not bounds[0] <= item <= bounds[1]:
-            complaints.append(f"{place}.{key}: {item} is not within {bounds[0]}..{bounds[1]}; ignored")
+        number = _whole(item) if bounds else None
+        if bounds and number is not None and not bounds[0] <= number <= bounds[1]:
+            complaints.append(f"{place}.{key}: {number} is not within {bounds[0]}..{bounds[1]}; ignored")
             continue
         kept[key] = _within_range(item, f"{place}.{key}", complaints)
     return kept
+
+
+def _whole(value: Any) -> int | None:
+    """Return the whole number that a field takes a value for (``"65"`` and ``65.0``, too), or None for none."""
+    if isinstance(value, bool | dict | list):
+        return None
+    try:
+        return msgspec.convert(value, int, strict=False)
+    except MALFORMED:
+        return None
