@@ -109,6 +109,23 @@ async def test_offline_pods_with_native_memory_only_are_named(koordinator: ApiSe
     assert (found.kind, found.subject) == ("differs", "ns/native")
 
 
+async def test_pods_whose_like_the_webhook_refuses_are_named(koordinator: ApiServer, client: Client) -> None:
+    """Koordinator lets LS with batch through, and LSR only with whole CPUs."""
+    for name, label, priority, phase in (
+        ("mixed", "LS", 5500, "Running"),
+        ("good", "LS", 9500, "Running"),
+        ("over", "LS", 5500, "Succeeded"),
+    ):
+        made = pod(name, label, "anolis")
+        made["spec"]["priority"], made["status"]["phase"] = priority, phase
+        koordinator.put("api/v1/pods", name, **made)
+    (found,) = (await migration.read(client)).nodes("anolis")
+    refused = {one.subject: one for one in found.changes if "webhook" in one.text}
+    assert set(refused) == {"ns/mixed"}
+    assert refused["ns/mixed"].kind == "differs"
+    assert "LS does not go with koord-batch" in refused["ns/mixed"].text
+
+
 async def test_a_cluster_without_koordinator_is_empty(api: ApiServer, client: Client) -> None:
     api.objects["api/v1/pods"] = {}
     running = await migration.read(client)

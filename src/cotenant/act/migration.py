@@ -5,7 +5,7 @@ pods, the priority interface and koordlet's feature gates. Sources: koordinator-
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -108,6 +108,11 @@ def changes(
         *_normalization(pods, gates, ratio),
         *(Change("refused", field, reason) for field, reason in slo_fields.refused(written)),
     ]
+    return ordered(found)
+
+
+def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+    """Return changes once each, in the order in which a person wants to read them."""
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (KINDS.index(one.kind), one.subject, one.text)))
 
 

@@ -1,7 +1,7 @@
 """A running Koordinator's objects, read once: what `cotenant check --koordinator` compares."""
 
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +10,8 @@ import msgspec
 from cotenant.act import migration
 from cotenant.kube import errors
 from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, NODES, PODS, REPORTS, Client, Resource
+from cotenant.manager.overcommit.pods import FINISHED
+from cotenant.manager.webhook import validation
 from cotenant.model import pod as pods
 from cotenant.model import pod_list, policy
 from cotenant.model.node import CPU_NORMALIZATION_ANNOTATION, cpu_normalization
@@ -39,6 +41,8 @@ class Running:
     image: str = ""
     ratios: Mapping[str, Fraction] = dataclasses.field(default_factory=dict)
     """CPU normalization ratios by node; 1 for one that is not here."""
+    turned_away: Mapping[str, tuple[migration.Change, ...]] = dataclasses.field(default_factory=dict)
+    """Running pods by node whose like our webhook refuses, and Koordinator's lets through."""
 
     def nodes(self, only: str = "") -> tuple[NodeChanges, ...]:
         """Return what would change on each node that has a NodeSLO (or on the only one asked for), by name."""
@@ -59,6 +63,7 @@ class Running:
             self.gates or migration.GATES,
             self.ratios.get(name, Fraction(1)),
         )
+        found = migration.ordered([*found, *self.turned_away.get(name, ())])
         return NodeChanges(name, interface, found, "; ".join(complaints))
 
 
@@ -85,18 +90,34 @@ async def read(client: Client) -> Running:
     async for node in _items(client, NODES):
         text = (node["metadata"].get("annotations") or {}).get(CPU_NORMALIZATION_ANNOTATION)
         ratios[str(node["metadata"]["name"])] = cpu_normalization(text)[0]
-    return Running(slos, await _pods(client), interfaces, gates, image, ratios)
-
-
-async def _pods(client: Client) -> dict[str, tuple[pods.Pod, ...]]:
     by_node: dict[str, list[dict[str, Any]]] = {}
     async for item in _items(client, PODS):
-        by_node.setdefault(str((item.get("spec") or {}).get("nodeName") or ""), []).append(item)
-    return {
-        node: pod_list.decode(msgspec.json.encode({"items": items}), f"the pods of node {node}")
-        for node, items in by_node.items()
-        if node
-    }
+        node_name = str((item.get("spec") or {}).get("nodeName") or "")
+        if node_name:
+            by_node.setdefault(node_name, []).append(item)
+    return Running(
+        slos,
+        {
+            name: pod_list.decode(msgspec.json.encode({"items": items}), f"the pods of node {name}")
+            for name, items in by_node.items()
+        },
+        interfaces,
+        gates,
+        image,
+        ratios,
+        {name: tuple(_turned_away(items)) for name, items in by_node.items()},
+    )
+
+
+def _turned_away(items: Iterable[Mapping[str, Any]]) -> Iterator[migration.Change]:
+    for item in items:
+        metadata, phase = item.get("metadata") or {}, (item.get("status") or {}).get("phase")
+        if phase in FINISHED or metadata.get("deletionTimestamp"):
+            continue
+        key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+        for problem in validation.problems(item):
+            text = f"runs on; a new one like it is refused by the manager's webhook: {problem}"
+            yield migration.Change("differs", key, text)
 
 
 async def _items(client: Client, resource: Resource) -> AsyncIterator[dict[str, Any]]:

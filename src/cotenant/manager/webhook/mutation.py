@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.api import selector, unstructured
 from cotenant.api.koordinator.names import MUTATING_UPDATE_LABEL
-from cotenant.manager.webhook import affinity, business, merging, quota, translation
+from cotenant.manager.webhook import affinity, business, merging, quota, translation, validation
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.profiles import Ready
 from cotenant.manager.webhook.surroundings import Surroundings
@@ -29,7 +29,6 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 COLOCATION_LABEL = "cotenant.io/colocation"
 COLOCATION_ENABLED = "enabled"
 """A namespace with this label is for co-location: its pods are never let through unseen."""
-IMMUTABLE_LABELS = (pods.QOS_LABEL, pods.PRIORITY_CLASS_LABEL, pods.SUB_PRIORITY_LABEL)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +181,7 @@ def _apply(pod: Pod, profile: Ready, *, metadata_only: bool) -> Pod:
 
 def _keep_immutable(pod: Pod, before: Mapping[str, str]) -> None:
     """Leave a running pod its class and priority, which may not change."""
-    for label in IMMUTABLE_LABELS:
+    for label in validation.IMMUTABLE_LABELS:
         _set(pod, "labels", label, before.get(label))
 
 

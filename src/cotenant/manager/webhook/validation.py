@@ -15,7 +15,7 @@ from typing import Any
 
 from cotenant.api import unstructured
 from cotenant.api.koordinator.names import SKIP_VALIDATION_LABEL
-from cotenant.manager.webhook import mutation, translation
+from cotenant.manager.webhook import translation
 from cotenant.model import pod as pods
 from cotenant.units import quantity
 
@@ -28,6 +28,8 @@ BANDS: dict[pods.QosClass, frozenset[pods.PriorityBand]] = {
     "BE": frozenset({"mid", "batch", "free"}),
     "SYSTEM": frozenset({"prod"}),
 }
+IMMUTABLE_LABELS = (pods.QOS_LABEL, pods.PRIORITY_CLASS_LABEL, pods.SUB_PRIORITY_LABEL)
+"""What a running pod keeps."""
 WHOLE_CORES: frozenset[pods.QosClass] = frozenset({"LSE", "LSR"})
 _BATCH = (*pods.BATCH_CPU, *pods.BATCH_MEMORY)
 FEW_MILLICORES = 20
@@ -120,7 +122,7 @@ def _changed(pod: Pod, before: Pod) -> list[str]:
     found = [
         f"metadata.labels[{label}]: may not change, from {_labels(before).get(label)!r} to {_labels(pod).get(label)!r};"
         " recreate the pod"
-        for label in mutation.IMMUTABLE_LABELS
+        for label in IMMUTABLE_LABELS
         if _labels(pod).get(label) != _labels(before).get(label)
     ]
     now, then = (_spec(one).get("priority") for one in (pod, before))
