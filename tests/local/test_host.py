@@ -203,3 +203,14 @@ def test_an_incident_says_how_soon_the_service_was_well_again(bench: Bench) -> N
     assert outcome.peak_seconds == 0.200
     assert outcome.recovery_seconds == 4.0
     assert bench.history.incidents(1) == [incident]
+
+
+def test_the_log_says_by_which_detection_the_bucket_goes(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    detection = Detection(triggered=True, index=0.8)
+    found = Evaluation(
+        node="n1", time="t", interference_level=0.2, bucket="severe", detections={"cpuContention": detection}
+    )
+    bench.host._tell(found)
+    bench.host._tell(found)
+    assert caplog.messages == ["interference: severe (level 0.20, CPU contention 0.80)"]

@@ -13,7 +13,7 @@ from cotenant.kernel.undo import Restoration
 from cotenant.local import incidents, outcome
 from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
-from cotenant.model import series
+from cotenant.model import series, summary, wording
 from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Bucket, Evaluation
 from cotenant.model.incident import Incident, Isolated
@@ -193,7 +193,9 @@ class Host:
         if evaluation.bucket != self._bucket:
             self._bucket = evaluation.bucket
             level = evaluation.interference_level
-            log.info("interference: %s%s", evaluation.bucket, "" if level is None else f" (level {level:.2f})")
+            worst = summary.worst_of(evaluation)
+            by = f", {wording.DETECTION_TITLES[worst[0]]} {worst[1]:.2f}" if worst is not None and worst[1] else ""
+            log.info("interference: %s%s", evaluation.bucket, "" if level is None else f" (level {level:.2f}{by})")
 
     def latest(self) -> Moment | None:
         return self._moment
