@@ -21,7 +21,7 @@ from cotenant.analyzer.publication import NodePublication
 from cotenant.analyzer.services import Services
 from cotenant.api import timestamp
 from cotenant.model import summary, wording
-from cotenant.model.evaluation import Detection, DetectionName
+from cotenant.model.evaluation import Detection, DetectionName, severity_of
 from cotenant.units.clock import Clock
 from cotenant.web import ledger, serving
 from cotenant.web import page as host_page
@@ -35,7 +35,6 @@ NOTE_SECONDS = 5.0
 KEPT_SECONDS = 2.0
 """How long one answer serves everybody who asks."""
 WORST_SHOWN = 100
-_RANK = {"none": 0, "low": 1, "medium": 2, "high": 3, "severe": 4}
 WORDS = (
     ("0", "none"), ("1", "low"), ("2", "medium"), ("3", "high"), ("4", "severe"), ("5", "hard limit"),
     ("u", "unknown"), ("x", "no sample"),
@@ -105,7 +104,7 @@ class FleetSite:
             entry["heat"] = self.heat.row(entry["name"], now)
         hurt = [entry for entry in entries if entry["hard"] or entry["triggered"]]
         known = [entry for entry in entries if entry["level"] is not None]
-        tense = [entry for entry in known if _RANK.get(entry["bucket"], 0) >= _RANK["medium"]]
+        tense = [entry for entry in known if severity_of(entry["bucket"]) >= severity_of("medium")]
         state = "hurt" if hurt else "tense" if tense else "calm" if known else "unknown"
         view = {
             "time": timestamp.render(self._clock.wall()),
@@ -205,7 +204,7 @@ def _entry(name: str, node: NodePublication) -> dict[str, Any]:
 
 def _worse(entry: dict[str, Any]) -> tuple[Any, ...]:
     level = -1.0 if entry["level"] is None else entry["level"]
-    return not entry["hard"], not entry["triggered"], -_RANK.get(entry["bucket"], -1), -level, entry["name"]
+    return not entry["hard"], not entry["triggered"], -severity_of(entry["bucket"]), -level, entry["name"]
 
 
 def _detection(name: DetectionName, found: Detection) -> dict[str, Any]:

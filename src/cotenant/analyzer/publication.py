@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.api import report, timestamp
 from cotenant.detect.state import Standing
-from cotenant.model.evaluation import Bucket, Detection, DetectionName, Evaluation, HardLimit
+from cotenant.model.evaluation import Bucket, Detection, DetectionName, Evaluation, HardLimit, severity_of
 
 SILENCE_SECONDS = 60.0
 EXPIRY_SECONDS = 30 * 60.0
@@ -29,7 +29,6 @@ MAX_NAMED = 3
 """Victims and suspects named in a detection, so that a report stays about a kilobyte."""
 
 _NOWHERE: Mapping[HardLimit, Standing] = types.MappingProxyType({})
-_RANK: dict[str, int] = {bucket: rank for rank, bucket in enumerate(("none", "low", "medium", "high", "severe"))}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,12 +44,12 @@ class Material:
     @property
     def severity(self) -> tuple[int, int]:
         """Hard limits first, then the bucket; unknown is least."""
-        return len(self.hard), _RANK.get(self.bucket, -1)
+        return len(self.hard), severity_of(self.bucket)
 
     @property
     def urgency(self) -> tuple[int, bool, int]:
         """Hard limits first, then whether a detection is triggered, then the bucket."""
-        return len(self.hard), bool(self.triggered), _RANK.get(self.bucket, -1)
+        return len(self.hard), bool(self.triggered), severity_of(self.bucket)
 
 
 class NodePublication:

@@ -3,7 +3,8 @@
 Contracts §3. None is unknown throughout; :attr:`Evaluation.missing` says why, by signal name.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,7 +12,15 @@ from cotenant.model.sample import MissingReason
 
 DetectionName = Literal["cachePollution", "ioCongestion", "memoryPressure", "cpuContention"]
 Bucket = Literal["none", "low", "medium", "high", "severe", "unknown"]
+BUCKETS: tuple[Bucket, ...] = get_args(Bucket)
+"""From calm to severe; the last is none of these."""
+_SEVERITY: Mapping[str, int] = {bucket: severity for severity, bucket in enumerate(BUCKETS[:-1])}
 HardLimit = Literal["psiMemoryFull", "psiIoSome"]
+
+
+def severity_of(bucket: str) -> int:
+    """Return how bad a bucket is: 0 for none and up; -1 where it is unknown, or no bucket."""
+    return _SEVERITY.get(bucket, -1)
 
 
 class SignalState(msgspec.Struct, frozen=True, gc=False):

@@ -18,6 +18,7 @@ from cotenant.kube import errors
 from cotenant.kube.budget import Budget
 from cotenant.kube.client import LEASES, NODES, Client
 from cotenant.kube.elector import Lease
+from cotenant.model import evaluation
 from cotenant.scheduler import readiness
 from cotenant.scheduler.caps import Candidate, Caps, Exclusions
 from cotenant.scheduler.cluster import ClusterSource
@@ -43,7 +44,6 @@ LOG_EVERY_SECONDS = 30.0
 
 Taints = Literal["off", "soft", "hard"]
 _EFFECTS: dict[Taints, marks.Effect | None] = {"off": None, "soft": "PreferNoSchedule", "hard": "NoSchedule"}
-_SEVERITY = {bucket: rank for rank, bucket in enumerate(("none", "low", "medium", "high", "severe"))}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def wanted_marks(row: Row | None, excluded: bool, kata_ready: str | None, settin
     """Return what should be on a node; ``row`` is its report while it holds, ``kata_ready`` the condition's status."""
     labels: dict[str, str] = {}
     if row is not None:
-        labels[marks.INTERFERENCE_LABEL] = row.bucket if row.bucket in _SEVERITY else "unknown"
+        labels[marks.INTERFERENCE_LABEL] = row.bucket if row.bucket in evaluation.BUCKETS else "unknown"
     if excluded and settings.applies_to in ("all", "online"):
         labels[marks.AVOID_ONLINE_LABEL] = "true"
     if excluded and settings.applies_to in ("all", "offline"):
@@ -105,7 +105,7 @@ def severity_of(row: Row | None) -> tuple[float, ...]:
     """Return how bad a node is: hard limits, then the bucket, then the level."""
     if row is None:
         return (0.0, -1.0, 0.0)
-    return float(len(row.hard)), float(_SEVERITY.get(row.bucket, -1)), row.level or 0.0
+    return float(len(row.hard)), float(evaluation.severity_of(row.bucket)), row.level or 0.0
 
 
 class Marker:

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
-from cotenant.model.evaluation import Evaluation
+from cotenant.model.evaluation import BUCKETS, Evaluation
 from cotenant.model.sample import Cgroup, Device, Sample
 from cotenant.model.wording import title_of
 
 DEVICES_LIMIT = 32
 GROUPS = ("psi", "block", "memory", "cpu", "llc", "net", "online", "offline")
-BUCKETS = ("none", "low", "medium", "high", "severe", "unknown")
 
 
 def metric_of(prefix: str, field: str, value: float) -> tuple[str, str, float]:
