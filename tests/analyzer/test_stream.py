@@ -193,6 +193,18 @@ async def test_streams_are_bounded_and_nothing_is_kept_of_names_that_only_connec
     assert fleet.rulebook._assigned == {}
 
 
+@pytest.mark.parametrize("name", ["../n1", "a/b", "n\n1", "-n1", "n" * 254, "cluster", "\u043f1"])
+async def test_a_name_that_no_node_can_have_is_turned_away(fleet: Fleet, address: str, name: str) -> None:
+    async def misnamed() -> AsyncIterator[stream_pb2.Upward]:
+        yield stream_pb2.Upward(hello=stream_pb2.Hello(node=name))
+
+    async with open_plaintext(address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="names no node"):
+            async for _ in stream_pb2_grpc.StreamStub(channel).Samples(misnamed()):
+                pass
+    assert fleet.nodes == {}
+
+
 async def test_who_does_not_say_who_it_is_is_turned_away(fleet: Fleet, address: str) -> None:
     async def nameless() -> AsyncIterator[stream_pb2.Upward]:
         yield stream_pb2.Upward(batch=stream_pb2.Batch())

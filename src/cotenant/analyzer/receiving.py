@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import grpc
@@ -26,7 +27,8 @@ HELLO_SECONDS = 10.0
 STOP_SECONDS = 0.2
 MAX_MESSAGE_BYTES = 1 << 20
 """Thirty samples of a node with 250 groups are below half of it."""
-MAX_NAME = 253
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+"""A host's name. It becomes the name of an object, and so a part of an address."""
 MAX_LEDGER_BYTES = 128 << 10
 """Two hundred namespaces; one that is longer is cut off, and so refused."""
 MAX_VERSIONS = 256
@@ -99,8 +101,9 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message is to be a Hello")
         identity = await self._identity(context, self._identify)
         node = hello.node
-        if not node or len(node) > MAX_NAME:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Hello names no node")
+        if not _NAME.fullmatch(node) or node == report.CLUSTER:
+            quoted = f": {node[:80]!r} is none's name" if node else ""
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Hello names no node{quoted}")
         try:
             if identity is not None:
                 identity.check(node)
