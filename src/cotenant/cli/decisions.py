@@ -41,7 +41,9 @@ def _print_pod(answer: dict[str, Any]) -> None:
     if not decisions:
         typer.echo(f"{answer['pod']}: not among the last decisions of this scheduler")
         return
-    for decision in decisions:
+    for number, decision in enumerate(decisions):
+        if number:
+            typer.echo()
         refused = f", {decision['refused']} refused" if decision["refused"] else ""
         why = f" ({decision['notJudged']})" if decision["notJudged"] else ""
         typer.echo(f"{decision['time']}  {decision['verb']}: {decision['candidates']} candidates{refused}{why}")

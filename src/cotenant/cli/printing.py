@@ -1,10 +1,13 @@
 """How commands print: tables for people, JSON for programs."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+
+UNFOLDED_COLUMNS = 10_000
 
 
 def print_json(value: Any) -> None:
@@ -19,7 +22,10 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
-    """Print rows below their column names in capitals, or the ``empty`` sentence; colour only on a terminal."""
+    """Print rows below their column names in capitals, or the ``empty`` sentence; colour only on a terminal.
+
+    Into a pipe or a file a row is one line, so that names stay whole for ``grep``; a terminal's width folds cells.
+    """
     # rich is slow to import, and most commands with --json never need it. It respects NO_COLOR.
     from rich import box, console, table
 
@@ -31,4 +37,5 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], empty: st
         view.add_column(column.upper(), overflow="fold")
     for row in rows:
         view.add_row(*row)
-    console.Console(highlight=False, soft_wrap=False).print(view)
+    whole = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNFOLDED_COLUMNS
+    console.Console(highlight=False, soft_wrap=False, width=whole).print(view)
