@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from cotenant.kube import elector
 from cotenant.kube.client import Client
 from cotenant.kube.elector import Elector, Terms
 from cotenant.units.clock import ManualClock
@@ -139,4 +140,20 @@ async def test_an_error_of_the_work_is_raised_and_the_lease_given_up(api: Any, c
 
     with pytest.raises(RuntimeError, match="broken"):
         await elector.campaign(fail)
+    assert holder(api) == ""
+
+
+async def test_who_lost_the_lease_stands_again(api: Any, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elector, "PAUSE_SECONDS", 0.0)
+    candidacy, terms = candidate(client, "first", ManualClock()), 0
+
+    async def lead() -> None:
+        nonlocal terms
+        terms += 1
+        if terms == 3:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        await candidacy.stand(lead)
+    assert terms == 3
     assert holder(api) == ""

@@ -170,7 +170,7 @@ async def _into_cluster(
                     client, fleet, clock, lambda: elector.leading and fleet.taken_over, settings.namespace
                 )
                 tasks.create_task(following.run())
-                tasks.create_task(_campaigning(elector, client, fleet, writer))
+                tasks.create_task(elector.stand(lambda: _lead(client, fleet, writer)))
                 tasks.create_task(paging.run())
 
 
@@ -215,22 +215,18 @@ class _Paging:
                 await page.serve(self._site, self._listening)
 
 
-async def _campaigning(elector: Elector, client: Client, fleet: Fleet, writer: Writer) -> None:
-    """Stand for leader again and again; while leading, write."""
-
-    async def lead() -> None:
-        while True:
-            try:
-                earlier = await published(client)
-                break
-            except errors.KubeError as error:
-                _log.warning("reports of an earlier leader: %s", error)
-                await asyncio.sleep(PAUSE_SECONDS)
-        in_force = [book.engine.in_force for book in fleet.rulebook.books.values()]
-        fleet.take_over(earlier, max(rules.window_seconds + rules.hysteresis.min_hold_seconds for rules in in_force))
-        await writer.run()
-
+async def _lead(client: Client, fleet: Fleet, writer: Writer) -> None:
+    """Write, once it is known what an earlier leader published."""
     while True:
+        try:
+            earlier = await published(client)
+            break
+        except errors.KubeError as error:
+            _log.warning("reports of an earlier leader: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+    in_force = [book.engine.in_force for book in fleet.rulebook.books.values()]
+    fleet.take_over(earlier, max(rules.window_seconds + rules.hysteresis.min_hold_seconds for rules in in_force))
+    try:
+        await writer.run()
+    finally:
         fleet.taken_over = False
-        await elector.campaign(lead)
-        await asyncio.sleep(PAUSE_SECONDS)

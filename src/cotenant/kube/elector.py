@@ -21,7 +21,8 @@ from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-
+PAUSE_SECONDS = 2.0
+"""From the loss of leadership to the next campaign."""
 RELEASE_SECONDS = 3.0
 """How long a leader that ends tries to give its lease up."""
 
@@ -90,6 +91,12 @@ class Elector:
     def leader(self) -> str | None:
         """The identity that was last seen in the lease, or None."""
         return (self._seen.holder_identity or None) if self._seen is not None else None
+
+    async def stand(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Campaign, and again whenever leadership was lost; returns only by cancellation, or an error of ``lead``."""
+        while True:
+            await self.campaign(lead)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def campaign(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, run ``lead`` while it is ours, and cancel it when it is lost.

@@ -36,7 +36,6 @@ from cotenant.web import serving
 _log = logging.getLogger(__name__)
 
 LEASE = "cotenant-manager"
-PAUSE_SECONDS = 2.0
 LOOK_SECONDS = 0.1
 
 Make = Callable[[], controller.Controller]
@@ -109,7 +108,7 @@ class Manager:
             for make in self._servers:
                 one = make()
                 tasks.create_task(one.run(self._context), name=one.name)
-            tasks.create_task(self._campaign(), name="campaign")
+            tasks.create_task(self.elector.stand(self._lead), name="campaign")
             tasks.create_task(self._wait_for_lease(), name="readiness")
 
     def latencies(self) -> Sequence[ServiceLatency] | None:
@@ -134,11 +133,6 @@ class Manager:
                 readiness.wait_for("lease", error)
             await asyncio.sleep(LOOK_SECONDS)
         readiness.ready("lease")
-
-    async def _campaign(self) -> None:
-        while True:
-            await self.elector.campaign(self._lead)
-            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _lead(self) -> None:
         self._term = term = dataclasses.replace(

@@ -14,8 +14,6 @@ from cotenant.units.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-PAUSE_SECONDS = 2.0
-
 
 async def keep(
     client: Client,
@@ -31,14 +29,9 @@ async def keep(
     if own_registry is not None:
         own_registry.register(VerdictCollector(marker, elector))
 
-    async def campaign() -> None:
-        while True:
-            await elector.campaign(marker.run)
-            await asyncio.sleep(PAUSE_SECONDS)
-
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(source.keep())
-        tasks.create_task(campaign())
+        tasks.create_task(elector.stand(marker.run))
 
 
 class VerdictCollector(registry.Collector):
