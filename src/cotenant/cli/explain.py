@@ -2,13 +2,21 @@
 
 import functools
 import pathlib
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cotenant.cli import decisions, offline
 from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED
+
+if TYPE_CHECKING:
+    from cotenant.detect.rules import Rules
+    from cotenant.model.evaluation import Evaluation
+    from cotenant.model.sample import Sample
+
+    Explained = tuple[Sample, Evaluation, Rules | None]
+    """The newest sample, what was made of it, and by which rules; None: not known."""
 
 TIMEOUT_SECONDS = 5.0
 OFFLINE = "offline"
@@ -70,13 +78,13 @@ def command(
         typer.echo("\n".join(said))
 
 
-def _of_file(file: pathlib.Path, rules: pathlib.Path | None) -> Any:
+def _of_file(file: pathlib.Path, rules: pathlib.Path | None) -> "Explained":
     from cotenant.detect import engine, presets
     from cotenant.local import recording, rules_file
 
     chosen = presets.get() if rules is None else rules_file.for_one_host(rules_file.load(rules)).rules
     judge = engine.Engine(chosen)
-    last: Any = None
+    last: Explained | None = None
     for _, taken in recording.read(file):
         last = taken, judge.evaluate(taken), chosen
     if last is None:
@@ -84,7 +92,7 @@ def _of_file(file: pathlib.Path, rules: pathlib.Path | None) -> Any:
     return last
 
 
-def _of_running(url: str) -> Any:
+def _of_running(url: str) -> "Explained":
     import msgspec
 
     from cotenant.model import evaluation, sample

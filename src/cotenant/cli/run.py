@@ -16,7 +16,7 @@ from cotenant.units.limit import NONE, Limit
 CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 MIN_MILLICORES, MIN_MEMORY_BYTES = 10, 1 << 20
 """The kernel's least quota is 1 ms of 100 ms; with less memory no command starts."""
-CLASSES = get_args(groups.Qos)
+CLASSES: tuple[groups.Qos, ...] = get_args(groups.Qos)
 
 
 def command(
@@ -57,7 +57,7 @@ def command(
 def _class(text: str) -> groups.Qos:
     for name in CLASSES:
         if text.upper() == name:
-            return name  # type: ignore[no-any-return]
+            return name
     raise typer.BadParameter(f"{text!r} is none of {', '.join(CLASSES)}", param_hint="--qos")
 
 

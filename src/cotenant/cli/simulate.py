@@ -109,11 +109,11 @@ def _plan(given: Options) -> "simulation.Plan":
 
 
 def _interfaces(names: list[str]) -> tuple[InterfaceName, ...]:
-    known = {name: name for name in NAMES}
+    known = {str(name): name for name in NAMES}
     for name in names:
         if name not in known:
             raise typer.BadParameter(f"{name!r} is none of {', '.join(NAMES)}", param_hint="--interface")
-    return tuple(known[name] for name in names)  # type: ignore[index]
+    return tuple(known[name] for name in names)
 
 
 async def _run(plan: "simulation.Plan", given: Options) -> dict[str, int]:

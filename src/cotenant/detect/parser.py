@@ -5,7 +5,7 @@ import json
 import math
 import types
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
@@ -97,7 +97,7 @@ class _Document:
         if "preset" in given:
             self._note("spec.preset", given["preset"])
             chosen = self._reader.choice(given["preset"], "spec.preset", rules.PRESETS)
-            preset = chosen if chosen in get_args(rules.PresetName) else "default"  # type: ignore[assignment]
+            preset = next((known for known in rules.PRESETS if known == chosen), "default")
         basis = presets.get(preset)
         detections = dict(basis.detections)
         if "detections" in given:

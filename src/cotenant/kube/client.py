@@ -6,7 +6,7 @@ Objects are whatever msgspec decodes: the caller's own structs with only the fie
 import dataclasses
 import pathlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import httpx2
 import msgspec
@@ -90,6 +90,10 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
+
+
 class _RawEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -105,11 +109,11 @@ class Page:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[Object]):
+class WatchEvent:
     """One event of a watch, its object still encoded."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: Object
+    type: EventType
+    object: msgspec.Raw
 
 
 _list_decoder = msgspec.json.Decoder(_RawList)
@@ -193,7 +197,7 @@ class Client:
 
     async def watch(
         self, resource: Resource, resource_version: str, seconds: int, *, namespace: str | None = None, **params: str
-    ) -> AsyncIterator[WatchEvent[msgspec.Raw]]:
+    ) -> AsyncIterator[WatchEvent]:
         """Yield events after a resource version, for at most so many seconds.
 
         :raises Expired: if the version is gone.
@@ -214,8 +218,9 @@ class Client:
                     event = _event_decoder.decode(line)
                     if event.type == "ERROR":
                         raise errors.error_of(_status_decoder.decode(event.object), f"watch {path}")
-                    if event.type in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
-                        yield WatchEvent(event.type, event.object)  # type: ignore[arg-type]
+                    kind = next((known for known in EVENT_TYPES if known == event.type), None)
+                    if kind is not None:
+                        yield WatchEvent(kind, event.object)
         except httpx2.HTTPError as error:
             raise errors.Unreachable(f"watch {self._url(path)}: {type(error).__name__}: {error}") from None
 

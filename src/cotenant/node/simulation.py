@@ -17,6 +17,7 @@ from cotenant.kube.client import NODES, Client
 from cotenant.kube.informer import Informer
 from cotenant.model import sample
 from cotenant.model.priority import InterfaceName
+from cotenant.node.policy import MODES
 from cotenant.node.sending import Identity, Sender
 
 
@@ -52,9 +53,9 @@ class SimulatedNode:
 
     def facts(self, labels: Mapping[str, str]) -> NodeFacts:
         """Return what the node's agent would say of itself while its Node has these labels."""
-        mode = labels.get(MODE_LABEL)
+        wanted = labels.get(MODE_LABEL)
         return NodeFacts(
-            mode=mode if mode in ("dry-run", "enforce") else "observe",  # type: ignore[arg-type]
+            mode=next((mode for mode in MODES if mode == wanted), "observe"),
             slo_revision=labels.get(SLO_REVISION),
             priority_interface=self.interface,
             kata=None if self.kata is None else dict.fromkeys(("kvm", "virtualisation", "vhostVsock"), self.kata),

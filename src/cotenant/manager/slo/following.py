@@ -178,10 +178,9 @@ def conditions_for(
             reason, message = "InForce", "; ".join(["in force", *notes])
         else:
             reason, message = "Default", "nothing is written; the default is in force"
-        status = "False" if reason == "Refused" else "True"
         condition = Condition(
             type=key,
-            status=status,  # type: ignore[arg-type]
+            status="False" if reason == "Refused" else "True",
             reason="Overlapping" if reason == "InForce" and key in state.overlaps else reason,
             message=message[: event.MESSAGE_CHARACTERS],
         )
