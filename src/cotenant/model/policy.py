@@ -338,7 +338,8 @@ ORDERED: tuple[tuple[str, str], ...] = (
 def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, ...]]:
     """Return the policy in a NodeSLO object (parsed YAML or JSON), and what is wrong with single values in it.
 
-    A value out of its range, or with its lower bound not below the upper, is left out of the policy and named.
+    A value out of its range is left out of the policy and named; of bounds that do not go together the strategy that
+    follows them says so.
 
     :raises BadPolicy: if it is not a NodeSLO, or a field has the wrong type.
     """
