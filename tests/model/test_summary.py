@@ -96,7 +96,7 @@ def test_values_read_with_their_unit(name: str, value: float | None, text: str) 
 
 
 def test_titles_tell_whose_it_is() -> None:
-    assert wording.title_of("online.psi.io_some_ratio") == "online I/O stall, some"
+    assert wording.title_of("online.psi.io_some_ratio") == "online I/O stall (some)"
     assert wording.title_of("block.devices.vda.p99_usec") == "vda: latency p99"
     assert wording.title_of("llc") == "last-level cache"
     assert wording.title_of("made.up_name") == "up_name"

@@ -25,7 +25,7 @@ def test_unavailable_says_each_thing_once_and_lasting_reasons_first(moment: Mome
     names = {item["reason"]: item["names"] for item in found}
     assert names["no_pmu"] == ["Last-level cache"]
     assert names["no_resctrl"] == ["LLC occupancy"]
-    assert names["psi_disabled"] == ["Some groups: I/O stall, some, CPU stall"]
+    assert names["psi_disabled"] == ["Some groups: I/O stall (some), CPU stall"]
     assert names["too_few"] == ["vda: oldest in flight"]
     assert found[-1]["reason"] == "too_few"
     assert all(item["why"] and item["remedy"] for item in found)

@@ -15,10 +15,10 @@ UNKNOWN = "–"
 
 _FIELD_TITLES = {
     "cpu_some_ratio": "CPU stall",
-    "memory_some_ratio": "memory stall, some",
-    "memory_full_ratio": "memory stall, full",
-    "io_some_ratio": "I/O stall, some",
-    "io_full_ratio": "I/O stall, full",
+    "memory_some_ratio": "memory stall (some)",
+    "memory_full_ratio": "memory stall (full)",
+    "io_some_ratio": "I/O stall (some)",
+    "io_full_ratio": "I/O stall (full)",
     "irq_full_ratio": "interrupt stall",
     "p50_usec": "median",
     "p95_usec": "p95",
