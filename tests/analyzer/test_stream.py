@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import grpc.aio
 import pytest
+from tests.waiting import until
 
 from cotenant.analyzer import receiving
 from cotenant.analyzer.errors import BadListen
@@ -19,12 +20,6 @@ from cotenant.node.sending import KEPT_SAMPLES, Identity, Orders, Sender
 from cotenant.units.clock import ManualClock
 
 MakeSample = Callable[..., sample.Sample]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

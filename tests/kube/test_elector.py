@@ -2,6 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from cotenant.kube import elector
 from cotenant.kube.client import Client
@@ -22,12 +23,6 @@ async def forever() -> None:
 
 def holder(api: Any) -> str:
     return str(api.objects[AT]["lead"]["spec"]["holderIdentity"])
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def end(*tasks: "asyncio.Task[None]") -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.waiting import until
 
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import NODES, Client
@@ -47,12 +48,6 @@ class Seen:
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -109,7 +104,7 @@ async def test_a_broken_watch_goes_on_from_the_last_bookmark(api: Any, running: 
     await asyncio.wait_for(api.watched.wait(), 5)
     api.tell({"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "500"}}})
     api.tell(None)
-    await eventually(lambda: watches(api) == ["102", "500"])
+    await until(lambda: watches(api) == ["102", "500"])
     assert len(lists(api)) == 1
     assert seen.replacements == 1
     assert informer.malformed == 0

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+from tests.waiting import await_true
 
 from cotenant.act.isolate import Parameters
 from cotenant.detect import engine, parser
@@ -120,16 +121,6 @@ class Host:
                         os.kill(pid, signal.SIGKILL)
                 await_true(lambda path=record.path: managed.remove(path), "the group is removed")
                 managed.forget(record.name)
-
-
-def await_true(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            if condition():
-                return
-        assert time.monotonic() < deadline, f"waited {seconds} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from tests.double import fuse, model
+from tests.waiting import await_true
 
 from cotenant.kernel import paths
 from cotenant.local import errors, groups
@@ -25,13 +26,6 @@ WAIT_SECONDS = 20.0
 ALONE = f"t{os.getpid()}"
 
 pytestmark = pytest.mark.real
-
-
-def await_true(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

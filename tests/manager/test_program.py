@@ -9,7 +9,7 @@ import prometheus_client
 import pytest
 from starlette.applications import Starlette
 from tests.kube.conftest import status
-from tests.manager.waiting import ended, until
+from tests.waiting import ended, until
 
 from cotenant.kube.client import Client
 from cotenant.kube.elector import Terms

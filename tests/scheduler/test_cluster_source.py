@@ -1,10 +1,10 @@
 """The table follows an API server; the protocol's corners are tested with the informer."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from cotenant.kube import errors
 from cotenant.kube.client import Page, Resource, WatchEvent
@@ -41,12 +41,6 @@ REPORT = {
     "metadata": {"name": "n1"},
     "status": {"expiresAt": "2099-01-01T00:00:00Z", "interferenceLevel": 0.5, "hard": ["psiIoSome"]},
 }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import prometheus_client
 import pytest
 from tests.latency.conftest import Server
 from tests.manager.conftest import Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.latency.errors import Unreadable
 from cotenant.manager.controller import Settings

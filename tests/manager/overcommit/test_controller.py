@@ -11,7 +11,7 @@ import prometheus_client
 import pytest
 from tests.kube.conftest import status
 from tests.manager.conftest import NODE_METRICS, NODES, TOPOLOGIES, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.analyzer import receiving
 from cotenant.analyzer.fleet import Fleet

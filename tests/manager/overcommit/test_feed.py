@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer
+from tests.waiting import until
 
 from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.fleet import Fleet
@@ -19,12 +20,6 @@ from cotenant.model import sample
 from cotenant.units.clock import ManualClock
 
 TABLE_SECONDS = 0.02
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def sampled(node: str, uptime_s: float, used_ratio: float = 0.5) -> sample.Sample:

@@ -9,7 +9,7 @@ import prometheus_client
 import pytest
 from tests.kube.conftest import status
 from tests.manager.conftest import EVENTS, NODES, REVISIONS, STATE, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.api import timestamp
 from cotenant.api.rollout import HOLD_ANNOTATION

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 from tests.manager.conftest import NODES, STATE, TOPOLOGIES, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.manager.slo import amplifying
 from cotenant.manager.slo.amplifying import AmplificationController

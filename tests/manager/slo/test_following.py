@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 from tests.kube.conftest import status
 from tests.manager.conftest import CONFIG, EVENTS, REVISIONS, STATE, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.manager.slo import history
 from cotenant.manager.slo.following import SloConfigFollower

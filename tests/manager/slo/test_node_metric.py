@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.manager.conftest import NODE_METRICS, NODES, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.api.koordinator import colocation
 from cotenant.manager.controller import NodeMetricWhen, Settings

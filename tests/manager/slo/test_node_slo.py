@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.kube.conftest import status
 from tests.manager.conftest import NODE_SLOS, NODES, STATE, Cluster
-from tests.manager.waiting import until
+from tests.waiting import until
 
 from cotenant.api.koordinator import node_slo
 from cotenant.api.koordinator.slo_config import SloConfig

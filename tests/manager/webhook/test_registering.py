@@ -5,7 +5,6 @@ import json
 
 import pytest
 from tests.kube.conftest import ApiServer
-from tests.manager.waiting import until
 from tests.manager.webhook.world import (
     DAY,
     MUTATING,
@@ -15,6 +14,7 @@ from tests.manager.webhook.world import (
     running,
     stored,
 )
+from tests.waiting import until
 
 from cotenant.kube.client import Client
 from cotenant.manager.webhook import registration

@@ -12,7 +12,6 @@ import httpx
 import prometheus_client
 import pytest
 from tests.kube.conftest import ApiServer
-from tests.manager.waiting import until
 from tests.manager.webhook.world import (
     cluster_of,
     context_of,
@@ -21,6 +20,7 @@ from tests.manager.webhook.world import (
     running,
     stored,
 )
+from tests.waiting import until
 
 from cotenant.kube.client import Client
 from cotenant.manager import controller

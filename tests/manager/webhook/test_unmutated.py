@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer
-from tests.manager.waiting import ended, until
 from tests.manager.webhook import objects
 from tests.manager.webhook.objects import CLASSES, around, arrival, offline
+from tests.waiting import ended, until
 
 from cotenant.kube.client import Client
 from cotenant.manager import controller

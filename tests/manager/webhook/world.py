@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.kube.conftest import ApiServer
-from tests.manager.waiting import ended
 from tests.manager.webhook.objects import CLASSES
+from tests.waiting import ended
 
 from cotenant.kube.client import Client
 from cotenant.manager import controller
