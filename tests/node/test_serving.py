@@ -40,7 +40,8 @@ def collector(agent: Agent, clock: ManualClock) -> metrics.AgentCollector:
 
 
 @pytest.fixture
-def port(agent: Agent, collector: metrics.AgentCollector) -> Iterator[int]:
+def port(agent: Agent, collector: metrics.AgentCollector, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(exporter, "LOOK_SECONDS", 0.01)
     server = exporter.serve(
         [collector], "127.0.0.1:0", "--metrics", lambda: None if agent.sampling else "no sample for a minute"
     )

@@ -32,7 +32,8 @@ class Exporter:
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
-def served(request: pytest.FixtureRequest) -> Iterator[Exporter]:
+def served(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
+    monkeypatch.setattr(exporter, "LOOK_SECONDS", 0.01)
     found = Exporter(request.param)
     yield found
     found.server.shutdown()

@@ -11,6 +11,8 @@ from prometheus_client import registry
 from cotenant.units import address
 
 TIMEOUT_SECONDS = 10
+LOOK_SECONDS = 0.5
+"""How often the server looks whether it is to end."""
 
 
 def serve(
@@ -52,5 +54,5 @@ def serve(
         server = Server((host, port), Handler)
     except OSError as error:
         raise address.BadAddress(f"{option} {listen}: {error.strerror}; choose another address or port") from None
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(LOOK_SECONDS,), name="metrics", daemon=True).start()
     return server
