@@ -21,7 +21,6 @@ from cotenant.act import (
     curing,
     enduring,
     isolate,
-    planning,
     quota_budget,
     steadying,
     whole_cores,
@@ -44,6 +43,7 @@ from cotenant.node.aliases import Aliases
 from cotenant.node.cpus import Assignments
 from cotenant.node.evicting import Evicting
 from cotenant.node.hosting import Hosting
+from cotenant.node.keeping import Keeping
 from cotenant.node.kubelet import PodSource
 from cotenant.node.newcomers import Newcomers
 from cotenant.node.policy import Policy
@@ -58,9 +58,6 @@ PODS_EVERY_SECONDS = 10.0
 LOOK_EVERY_SECONDS = 1.0
 """How often groups are looked at for pods that the last list does not have: a new one is asked for at once."""
 ENFORCE_EVERY_SECONDS = 1.0
-REMEMBER_SECONDS = 30.0
-"""How long a round may rely on what the one before it found of a live node; what a pod or a policy changes shows at
-once, a kernel file that comes into a group that is there already shows after this time."""
 FRESH_SECONDS = 2.0
 """A quota of online pods is changed only by a list of pods as new as this: what looks like our own enlargement may be a
 resize in place."""
@@ -132,9 +129,7 @@ class Agent:
         """What offline work asked for, got and lost."""
         self.aliases: Aliases | None = None
         """Set where the metrics are wanted under koordlet's names too."""
-        self._planner: planning.Planner | None = None
-        self._earlier: snapshot.Earlier | None = None
-        self._remembering_since_s = 0.0
+        self._keeping = Keeping(root, self._clock)
         self._seen: Snapshot | None = None
         self._seen_at_s = 0.0
         self.evaluation: Evaluation | None = None
@@ -300,7 +295,7 @@ class Agent:
         newest, evaluation = self.newest, self.evaluation
         now_used = self._usage(here.capacity_memory_bytes)
         used = None if now_used is None else self._steadying.usage(now_used)
-        planner, earlier = self._remembered()
+        planner, earlier = self._keeping.current()
         cpus = self.seen.topology if self.seen is not None else None
         seen = self._saw(self._enforcer.look(self._source.pods, node=here, usage=used, cpus=cpus, earlier=earlier))
         if self.cpus is not None and self.shadow is None:
@@ -338,15 +333,6 @@ class Agent:
         online = [group.path for group in seen.groups if group.pod is not None and not group.pod.best_effort]
         ready = cpu_suppress.tightened(seen, slo) if cpu_suppress.uses_quota(slo.threshold) else ()
         self._fast_path.aim(online, ready)
-
-    def _remembered(self) -> tuple[planning.Planner, snapshot.Earlier | None]:
-        """Return what rounds keep from one to the next, begun anew now and then; of plain files nothing is kept."""
-        now = self._clock.monotonic()
-        if self._planner is None or now - self._remembering_since_s >= REMEMBER_SECONDS:
-            self._remembering_since_s = now
-            self._planner = planning.Planner()
-            self._earlier = snapshot.Earlier(self._root) if self._root.is_machine else None
-        return self._planner if self._earlier is not None else planning.Planner(), self._earlier
 
     def _asked_again(self) -> bool:
         """Ask for the pods if the list is not of this moment; return whether there is a new one."""
