@@ -7,7 +7,7 @@ RUN_PACKAGES := libbpf1
 BPF_PACKAGES := clang-14 llvm-14 libbpf-dev
 TEST_PACKAGES := libbpf1 fio stress-ng iperf3 iproute2 chromium libfuse3-3 fuse3
 
-VM_PACKAGES := qemu-system-x86 busybox-static
+VM_PACKAGES := qemu-system-x86 busybox-static gcc make flex bison bc libelf-dev xz-utils
 CLUSTER_PACKAGES := runc busybox-static containernetworking-plugins openssl
 KWOK_NODES ?= 200
 

@@ -16,11 +16,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from tests.vm import building
+from tests.vm.building import Unavailable
+from tests.vm.parts.work import GUEST
+
 CACHE = pathlib.Path(os.environ.get("COTENANT_VM_CACHE", pathlib.Path.home() / ".cache/cotenant/vm"))
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BOOT_SECONDS = 170
+BOOT_SECONDS = 290
+DISK_BYTES = 64 << 20
 MODULES = {
     "6.12": ("virtio_blk", "netfs", "9pnet", "9pnet_virtio", "9p"),
+    "core": (),
     "6.1": (
         "virtio_ring",
         "virtio_pci_modern_dev",
@@ -61,10 +67,6 @@ for c in cpu cpuacct cpuset memory blkio; do
 done"""
 
 
-class Unavailable(Exception):
-    """There is no QEMU or no kernel here; the text says which."""
-
-
 def kernel(series: str) -> pathlib.Path:
     """Return the directory of an unpacked kernel of a series (``6.12``), downloaded once.
 
@@ -80,10 +82,12 @@ def kernel(series: str) -> pathlib.Path:
 
 
 def _unpacked(series: str) -> pathlib.Path:
+    if series == "core":
+        return building.built(CACHE)
     target = CACHE / series
     if (target / "boot").is_dir():
         return target
-    archive = next(iter(sorted(CACHE.glob(f"linux-image-{series}*.deb"))), None) or _downloaded(series)
+    archive = next(iter(sorted(CACHE.glob(f"linux-image-{series}*.deb"))), None) or _newest(series)
     beside = CACHE / f"{series}.new"
     shutil.rmtree(beside, ignore_errors=True)
     subprocess.run(["dpkg-deb", "--extract", archive, beside], check=True, timeout=120)
@@ -91,7 +95,7 @@ def _unpacked(series: str) -> pathlib.Path:
     return target
 
 
-def _downloaded(series: str) -> pathlib.Path:
+def _newest(series: str) -> pathlib.Path:
     names = subprocess.run(
         ["apt-cache", "pkgnames", f"linux-image-{series}."], capture_output=True, text=True, timeout=60, check=False
     ).stdout.split()
@@ -99,14 +103,13 @@ def _downloaded(series: str) -> pathlib.Path:
     if not plain:
         raise Unavailable(f"apt knows no linux-image-{series}.*-amd64 (apt-get update?)")
     newest = max(plain, key=lambda name: [int(n) for n in "".join(c if c.isdigit() else " " for c in name).split()])
-    run = subprocess.run(["apt-get", "download", newest], cwd=CACHE, capture_output=True, text=True, timeout=300)
-    if run.returncode:
-        raise Unavailable(f"{newest} cannot be downloaded: {run.stderr.strip().splitlines()[-1:]}")
-    return next(iter(sorted(CACHE.glob(f"{newest}_*.deb"))))
+    return building.downloaded(newest, CACHE)
 
 
-def boot(series: str, version: int, script: pathlib.Path, directory: pathlib.Path) -> dict[str, Any]:
+def boot(series: str, version: int, script: pathlib.Path, directory: pathlib.Path, *words: str) -> dict[str, Any]:
     """Run a script in a guest with cgroup v1 or v2 and return the JSON object that it printed last.
+
+    ``series`` is one of Debian's kernels, or ``core``: our own build of one, with core scheduling.
 
     :raises Unavailable: if there is nothing to boot.
     :raises AssertionError: if the guest or the script fails; the text holds what they printed.
@@ -114,13 +117,17 @@ def boot(series: str, version: int, script: pathlib.Path, directory: pathlib.Pat
     found = kernel(series)
     result = directory / "result"
     result.mkdir()
-    initramfs = _initramfs(found, series, version, script, directory)
+    disk = directory / "disk"
+    with open(disk, "wb") as stream:
+        stream.truncate(DISK_BYTES)
+    initramfs = _initramfs(found, series, version, " ".join([str(script), *words]), directory)
     command = [
         *("timeout", "--kill-after=5", str(BOOT_SECONDS), "qemu-system-x86_64"),
         *("-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max,vendor=GenuineIntel"),
         *("-smp", "4,sockets=1,cores=2,threads=2", "-m", "1G", "-nographic", "-no-reboot", "-nodefaults"),
         *("-serial", "stdio", "-kernel", str(next((found / "boot").glob("vmlinuz-*"))), "-initrd", str(initramfs)),
-        *("-append", f"console=ttyS0 {'cgroup_no_v1=all ' if version == 2 else ''}psi=1 quiet panic=-1"),
+        *("-append", f"console=ttyS0 {'cgroup_no_v1=all ' if version == 2 else ''}psi=1 quiet panic=-1 {GUEST}"),
+        *("-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"),
         *_share("host", "/", "multidevs=remap,readonly=on"),
         *_share("result", str(result), "multidevs=remap"),
     ]
@@ -142,9 +149,7 @@ def _text(path: pathlib.Path) -> str:
     return ""
 
 
-def _initramfs(
-    found: pathlib.Path, series: str, version: int, script: pathlib.Path, directory: pathlib.Path
-) -> pathlib.Path:
+def _initramfs(found: pathlib.Path, series: str, version: int, script: str, directory: pathlib.Path) -> pathlib.Path:
     tree = directory / "initramfs"
     for name in ("bin", "modules"):
         (tree / name).mkdir(parents=True)
