@@ -119,12 +119,14 @@ def test_a_list_that_was_empty_is_given_all_of_the_parents_while_tasks_are_there
     kernel.spawn(f"{model.CGROUP}/{KUBEPODS}/container")
     with fuse.mounted(kernel, tmp_path) as directory:
         root = paths.Root(directory)
-        executor.Executor(root).apply(ordered(kernel, plan(kernel, priority.probe(root))))
+        top = f"{model.CGROUP}/kubepods/cpuset.cpus"
+        above = PlanItem(op="write", path=top, new="4-5", strategy="test", reason="a test")
+        executor.Executor(root).apply(ordered(kernel, [above, *plan(kernel, priority.probe(root))]))
         before = kernel.read(f"{model.CGROUP}/cpuset.cpus.effective").strip()
         result = undo.restore(executor.Executor(root))
         assert result.complete, result
         noted = {entry.path: entry.note for entry in result.restored if entry.note}
-        lists = [f"{model.CGROUP}/{group}/cpuset.cpus" for group in (KUBEPODS, f"{KUBEPODS}/container")]
+        lists = [top, *(f"{model.CGROUP}/{group}/cpuset.cpus" for group in (KUBEPODS, f"{KUBEPODS}/container"))]
         assert sorted(noted) == sorted(lists)
         assert all(note.startswith(f"{before}, all that its parent has") for note in noted.values() if note)
         assert {kernel.read(path).strip() for path in lists} == {before}

@@ -199,10 +199,14 @@ def _explains(name: str, value: str, current: str) -> bool:
 
 def _write_back(writer: executor.Executor, entries: list[journal.Entry]) -> None:
     items = [item for entry in entries for item in _items_of(writer, entry)]
+    emptied = []
     for item in ordering.order(items, _current(writer, items)):
         outcome = writer.carry_out(item)
+        if outcome.state in ("refused", "held") and not item.new:
+            emptied.append(item)
+    for item in sorted(emptied, key=lambda item: (item.path or "").count("/")):  # what a parent has counts
         everything = _all_of_the_parent(writer, item.path or "")
-        if outcome.state in ("refused", "held") and not item.new and everything:
+        if everything:
             writer.carry_out(msgspec.structs.replace(item, new=everything))
 
 
