@@ -8,7 +8,7 @@ from tests.kernel.tree import Tree
 
 from cotenant.cli import app
 from cotenant.cli.restore import _print
-from cotenant.kernel import executor, undo
+from cotenant.kernel import executor, restoration
 from cotenant.units.plan import PlanItem
 
 POD = "sys/fs/cgroup/cpu/kubepods/pod0a1b2c3d-0000-1111-2222-333344445555"
@@ -44,11 +44,11 @@ def test_everything_back_and_exit_3_where_it_cannot_be(
 def test_groups_and_processes_are_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     group = "sys/fs/cgroup/cpu/cotenant-be/build"
     _print(
-        undo.Restoration(
+        restoration.Restoration(
             restored=[
-                undo.Restored(f"{group}/cgroup.procs", "4711", None),
-                undo.Restored(group, None, None),
-                undo.Restored(f"{group}/cpu.idle", "1", "0"),
+                restoration.Restored(f"{group}/cgroup.procs", "4711", None),
+                restoration.Restored(group, None, None),
+                restoration.Restored(f"{group}/cpu.idle", "1", "0"),
             ]
         )
     )

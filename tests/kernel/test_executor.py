@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.kernel.tree import Tree
 
-from cotenant.kernel import errno_table, executor, lock, undo
+from cotenant.kernel import errno_table, executor, lock, restoration, undo
 from cotenant.units.clock import ManualClock
 from cotenant.units.plan import PlanItem
 
@@ -244,7 +244,7 @@ def test_what_was_in_a_group_that_we_remove_is_no_business_of_a_later_one(tree: 
         removal = PlanItem(op="rmdir", path=made, strategy="test", reason="a test")
         assert writer.apply([removal])[0].state == "written"
         assert executor.Executor(tree.root).journal.entries == {}
-    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()
+    assert undo.restore(executor.Executor(tree.root)) == restoration.Restoration()
 
 
 def test_only_our_own_groups_are_removed(tree: Tree) -> None:

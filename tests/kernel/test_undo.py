@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.kernel.tree import Tree
 
-from cotenant.kernel import executor, undo
+from cotenant.kernel import executor, restoration, undo
 from cotenant.units import ordering
 from cotenant.units.plan import PlanItem
 
@@ -154,7 +154,7 @@ def test_another_boot_is_named_and_not_applied(tree: Tree) -> None:
     tree.file("proc/sys/kernel/random/boot_id", "another")
     result = undo.restore(executor.Executor(tree.root))
     assert [left.path for left in result.stale] == [shares]
-    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()  # named once, then forgotten
+    assert undo.restore(executor.Executor(tree.root)) == restoration.Restoration()  # named once, then forgotten
     assert tree.read(shares) == "2\n"
 
 
@@ -193,7 +193,7 @@ def test_a_newer_value_of_the_kubelet_stays(tree: Tree) -> None:
     result = undo.restore(executor.Executor(tree.root))
     assert [(left.path, left.found) for left in result.foreign] == [(shares, "555")]
     assert tree.read(shares) == "555\n"
-    assert undo.restore(executor.Executor(tree.root)) == undo.Restoration()
+    assert undo.restore(executor.Executor(tree.root)) == restoration.Restoration()
 
 
 def test_a_quota_that_its_owner_changed_meanwhile_is_the_one_to_give_back(tree: Tree) -> None:

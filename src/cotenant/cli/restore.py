@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cotenant.cli import printing, roots
-from cotenant.kernel import executor, undo
+from cotenant.kernel import executor, restoration, undo
 
 LEFT_STATUS = 3
 
@@ -39,12 +39,12 @@ def command(
     return 0 if result.complete else LEFT_STATUS
 
 
-def left_of(result: undo.Restoration) -> list[undo.Left]:
+def left_of(result: restoration.Restoration) -> list[restoration.Left]:
     """Return everything that is not as it was."""
     return [*result.irreversible, *result.stale, *result.foreign, *result.failed]
 
 
-def _print(result: undo.Restoration) -> None:
+def _print(result: restoration.Restoration) -> None:
     rows = [_row(entry) for entry in result.restored]
     printing.print_table(("restored", "was", "is"), rows, "Nothing to restore.")
     left = [(entry.path, entry.found or "-", entry.reason, entry.remedy) for entry in left_of(result)]
@@ -58,7 +58,7 @@ def _print(result: undo.Restoration) -> None:
         typer.echo(f"\n{len(rows)} put back; {len(left)} could not be, each with its reason and remedy above.")
 
 
-def _row(entry: undo.Restored) -> tuple[str, str, str]:
+def _row(entry: restoration.Restored) -> tuple[str, str, str]:
     if entry.path.endswith("/cgroup.procs") and entry.found and entry.original is None:
         return os.path.dirname(entry.path), f"process {entry.found}", "where it was"
     if entry.found is None and entry.original is None:

@@ -7,7 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from cotenant.kernel import conflicts, executor, paths, rewriter, snapshot, topology, undo
+from cotenant.kernel import conflicts, executor, paths, restoration, rewriter, snapshot, topology, undo
 from cotenant.kernel.priority import probing
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import Pod
@@ -117,7 +117,7 @@ class Enforcer:
         with self._lock:
             return self._apply(items)
 
-    def restore(self) -> undo.Restoration:
+    def restore(self) -> restoration.Restoration:
         """Put back everything that the journal shows, while no other thread writes.
 
         :raises Locked: if another process keeps writing.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from cotenant.kernel import channel, core_cookie, errno_table, executor, journal, lock, task_writes, tasks
+from cotenant.kernel.restoration import Left, Restoration, Restored
 from cotenant.units import contents, ordering
 from cotenant.units.plan import PlanItem
 
@@ -37,43 +38,6 @@ _NOT_OURS = "the tasks of another root are not this machine's"
 _FORK_ROUNDS = 5
 """How often processes are looked for that were forked while those of the last look lost their cookie or group."""
 _POD = re.compile(r"pod([0-9a-fA-F]{8}[-_0-9a-fA-F]{28}|[0-9a-f]{32})")
-
-
-class Restored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was put back: what it held, and what it holds again. ``note``: not to the letter, but to the same effect."""
-
-    path: str
-    found: str | None
-    original: str | None
-    note: str | None = None
-
-
-class Left(msgspec.Struct, frozen=True):
-    """One thing that was not put back: what it holds, what it held before us, why, and what a person can do."""
-
-    path: str
-    found: str | None
-    original: str | None
-    reason: str
-    remedy: str
-    pod_uid: str | None = None
-
-
-class Restoration(msgspec.Struct):
-    """What a restore did. ``unchanged`` had its original value already; ``gone`` vanished with its group or task."""
-
-    restored: list[Restored] = []
-    unchanged: int = 0
-    gone: int = 0
-    irreversible: list[Left] = []
-    stale: list[Left] = []
-    foreign: list[Left] = []
-    failed: list[Left] = []
-    pods_to_recreate: list[str] = []
-
-    @property
-    def complete(self) -> bool:
-        return not (self.irreversible or self.stale or self.foreign or self.failed)
 
 
 def restore(writer: executor.Executor) -> Restoration:

@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.act import contesting, cpu_suppress, curing, isolate, ledger, planning, registry, steadying, withheld
 from cotenant.act.draft import Draft, Plan
-from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, ticking, undo
+from cotenant.kernel import disk, enforcing, executor, fast_path, holdings, paths, restoration, ticking
 from cotenant.kernel.cgroup.classes import Match
 from cotenant.local import managed, outlay
 from cotenant.model import enforcement as model
@@ -126,7 +126,7 @@ class Enforcement:
     def state(self) -> model.EnforcementState:
         return self._state
 
-    def restore(self) -> undo.Restoration:
+    def restore(self) -> restoration.Restoration:
         """Put everything back and write nothing more until the next start.
 
         :raises Locked: if another process keeps writing.

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from cotenant.kernel.lock import Locked
-from cotenant.kernel.undo import Restoration
+from cotenant.kernel.restoration import Restoration
 from cotenant.local import incidents, outcome
 from cotenant.local.cost import CostMeter
 from cotenant.local.history import History
