@@ -11,11 +11,13 @@ import prometheus_client
 import pytest
 
 from cotenant.analyzer import heat, receiving
+from cotenant.analyzer import page as fleet_page
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.page import FleetSite
 from cotenant.analyzer.writing import Writer
 from cotenant.api import report
+from cotenant.model.evaluation import Detection, SignalState
 from cotenant.units.clock import ManualClock
 from cotenant.web.guard import AllowedHosts
 
@@ -71,6 +73,18 @@ async def test_one_node_with_its_numbers(site: FleetSite, live: Live) -> None:
     assert re.search(r"<td>50(\.0)? ?%</td>", page.text), page.text
     assert "Mode" in page.text
     assert (await get(site, "/node/nobody")).status_code == 404
+
+
+def test_a_signal_that_does_not_count_says_so() -> None:
+    signals = {
+        "psi.io_some_ratio": SignalState(value=0.74, index=None, threshold=0.2),
+        "block.p99_usec": SignalState(value=127e3, index=0.84, threshold=30e3),
+    }
+    shown = fleet_page._detection("ioCongestion", Detection(triggered=True, index=0.84, signals=signals))["signals"]
+    assert [(one["title"], one["index"]) for one in shown] == [
+        ("I/O stall (some)", "does not count"),
+        ("Block latency p99", "0.84"),
+    ]
 
 
 async def test_names_are_escaped(site: FleetSite, live: Live) -> None:

@@ -220,7 +220,8 @@ def _detection(name: DetectionName, found: Detection) -> dict[str, Any]:
                 "title": host_page.sentence(wording.title_of(signal)),
                 "value": wording.value_text(signal, state.value),
                 "threshold": wording.value_text(signal, state.threshold),
-                "index": "–" if state.index is None else f"{state.index:.2f}",
+                # Known, and without an index: it counts only beside another one, which is not known here.
+                "index": "does not count" if state.index is None else f"{state.index:.2f}",
             }
             for signal, state in found.signals.items()
             if state.value is not None
