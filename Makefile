@@ -39,7 +39,7 @@ generate: venv ## write the generated pages, schemas and tables
 # Tests start hundreds of processes, and each would compile cotenant anew where bytecode is not kept.
 test test-fast test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test-fast: venv ## unit tests only (55 s of CPU time, shared by the cores)
+test-fast: venv ## unit tests only (a minute of CPU time, shared by the cores)
 	@$(BIN)/pytest -q -n auto -m "not real and not browser and not slow and not vm and not cluster"
 
 test: venv ## every test that needs no long build
