@@ -17,7 +17,7 @@ def await_true(condition: Callable[[], object], what: str, seconds: float = 20.0
         time.sleep(0.02)
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait for another task."""
     async with asyncio.timeout(seconds):
         while not condition():

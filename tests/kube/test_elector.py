@@ -10,7 +10,8 @@ from cotenant.kube.elector import Elector, Terms
 from cotenant.units.clock import ManualClock
 
 AT = "apis/coordination.k8s.io/v1/namespaces/tests/leases"
-QUICK = Terms(lease=0.6, renew=0.3, retry=0.005)
+QUICK = Terms(lease=60, renew=30, retry=0.005)
+"""By the test's clock; but what is left of them bounds a request, in time that passes."""
 
 
 def candidate(client: Client, identity: str, clock: ManualClock, terms: Terms = QUICK) -> Elector:
@@ -45,7 +46,7 @@ async def test_one_leads_and_the_other_waits(api: Any, client: Client) -> None:
     await until(lambda: second.leader == "first")
     for _ in range(20):  # renewals keep the other out for much longer than a lease
         version = api.version
-        clock.advance(0.2)
+        clock.advance(20)
         # Twice: the first renewal may have been under way, with the time before, when the clock moved.
         await until(lambda before=version: api.version > before + 1)
         assert not second.leading
@@ -109,7 +110,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
     api.away, since = True, clock.monotonic()
     while not stopped.is_set():
         before = attempts
-        clock.advance(0.05)
+        clock.advance(5)
         await until(lambda: stopped.is_set() or attempts > before + 1)  # noqa: B023 - ends before it changes
     assert clock.monotonic() - since < QUICK.lease
     await asyncio.wait_for(leading, 5)

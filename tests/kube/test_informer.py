@@ -44,7 +44,7 @@ class Seen:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()

@@ -48,7 +48,7 @@ async def test_who_follows_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.M
     following = asyncio.create_task(mounted.Mounted(path, number).follow(told.append))
     await asyncio.sleep(0.02)
     path.write_text("2")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not told:
             await asyncio.sleep(0.005)
     following.cancel()

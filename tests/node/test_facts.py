@@ -78,7 +78,7 @@ async def test_the_first_facts_wait_for_the_node_object(parts: facts.Parts, monk
     await asyncio.sleep(0.05)
     assert told == []
     parts.policy.take_node({"metadata": {"labels": {"cotenant.io/mode": "enforce"}}})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not told:
             await asyncio.sleep(0.01)
     telling.cancel()

@@ -276,9 +276,9 @@ async def test_koordinators_own_manager_is_left_its_resources_while_it_lives(wor
             await asyncio.sleep(0.01)
         assert world.offered() == 123
         assert "cotenant_overcommit_standing_back 1.0" in metrics(world)
-        await until(lambda: world.report("2") or world.offered() == 4_000, 15)  # its lease is not renewed any more
+        await until(lambda: world.report("2") or world.offered() == 4_000)  # its lease is not renewed any more
         renew()
-        await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world), 15)
+        await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world))
 
 
 @pytest.mark.parametrize(("when", "offered", "standing"), [("always", 4_000, "0.0"), ("never", None, "1.0")])

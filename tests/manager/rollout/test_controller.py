@@ -113,7 +113,7 @@ async def test_to_the_end_with_events_and_metrics(fleet: Fleet) -> None:
         await until(lambda: len(fleet.changed()) == 1)
         await until(lambda: 'cotenant_rollout_changed_nodes{rollout="r"} 1.0' in metrics(fleet))
         await until(lambda: 'cotenant_rollout_gate_passing{gate="agentHealth",rollout="r"} 1.0' in metrics(fleet))
-        await until(lambda: fleet.phase() == "Completed", 15)
+        await until(lambda: fleet.phase() == "Completed")
         await until(lambda: "Completed" in fleet.reasons())
     assert fleet.modes() == dict.fromkeys(NAMES, "enforce")
     held = [name for name in NAMES if HOLD_ANNOTATION in fleet.api.objects[NODES][name]["metadata"]["annotations"]]
@@ -133,7 +133,7 @@ async def test_a_failing_gate_puts_everything_back(fleet: Fleet) -> None:
     async with fleet.cluster.running(Rollouts()):
         await until(lambda: set(fleet.modes().values()) == {"enforce"})
         fleet.levels["n3"] = 0.9
-        await until(lambda: "RolledBack" in fleet.reasons(), 15)
+        await until(lambda: "RolledBack" in fleet.reasons())
     assert fleet.modes() == before
     assert "n3 0.90" in fleet.status()["stopped"]["message"]
     assert "RollingBack" in fleet.reasons()
@@ -148,9 +148,9 @@ async def test_pause_resume_and_abort(fleet: Fleet) -> None:
         await asyncio.sleep(0.3)
         assert len(fleet.changed()) == 1
         fleet.edit(paused=False)
-        await until(lambda: len(fleet.changed()) > 1, 15)
+        await until(lambda: len(fleet.changed()) > 1)
         fleet.edit(abort=True)
-        await until(lambda: fleet.phase() == "RolledBack", 15)
+        await until(lambda: fleet.phase() == "RolledBack")
     assert fleet.changed() == []
 
 
@@ -162,7 +162,7 @@ async def test_a_manager_that_starts_anew_goes_on(fleet: Fleet) -> None:
         assert terms < 200
         seen = (fleet.status(), fleet.modes())
         async with fleet.cluster.running(Rollouts()):
-            await until(lambda before=seen: (fleet.status(), fleet.modes()) != before, 15)
+            await until(lambda before=seen: (fleet.status(), fleet.modes()) != before)
     assert fleet.modes() == dict.fromkeys(NAMES, "enforce")
     assert terms > 2
 
@@ -171,7 +171,7 @@ async def test_two_managers_at_once_change_no_node_twice(fleet: Fleet) -> None:
     """They never are, but for a moment; the version of the status and of each node keeps them apart."""
     fleet.rollout(entry={"maxUnconfirmed": 1})
     async with fleet.cluster.running(Rollouts(), Rollouts()):
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
     patches = [(body or {}).get("metadata") or {} for body in fleet.api.bodies]
     written = [(metadata.get("annotations") or {}).get(HOLD_ANNOTATION) for metadata in patches]
     was = [msgspec.json.decode(text)["was"] for text in written if text]
@@ -184,11 +184,11 @@ async def test_while_the_analyzer_is_silent_nothing_goes_on(fleet: Fleet) -> Non
     async with fleet.cluster.running(Rollouts()):
         await until(lambda: len(fleet.changed()) == 1)
         fleet.alive = False
-        await until(lambda: any(gate["state"] == "unknown" for gate in fleet.status().get("gates", [])), 15)
+        await until(lambda: any(gate["state"] == "unknown" for gate in fleet.status().get("gates", [])))
         await asyncio.sleep(0.5)
         assert len(fleet.changed()) == 1
         fleet.alive = True
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
 
 
 async def test_the_api_server_away_in_the_middle(fleet: Fleet) -> None:
@@ -198,7 +198,7 @@ async def test_the_api_server_away_in_the_middle(fleet: Fleet) -> None:
         fleet.api.away = True
         await asyncio.sleep(0.3)
         fleet.api.away = False
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
 
 
 async def test_conflicts_on_nodes_are_tried_again(fleet: Fleet) -> None:
@@ -206,7 +206,7 @@ async def test_conflicts_on_nodes_are_tried_again(fleet: Fleet) -> None:
         fleet.api.fail(f"PATCH {NODES}", status(409, "Conflict"))
     fleet.rollout()
     async with fleet.cluster.running(Rollouts()):
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
 
 
 async def test_a_cluster_without_the_kind_is_asked_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ async def test_rules_reach_the_nodes_stage_by_stage_and_everybody_in_the_end(fle
         assert own == {"windowSeconds": 20, "nodeSelector": {"cotenant.io/rules-rollout": "r"}}
         await until(lambda: any("cotenant.io/rules-rollout" in fleet.labels(name) for name in NAMES))
         assert fleet.api.objects[RULES]["default"]["spec"] == {"windowSeconds": 10}
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
     analyzing.cancel()
     await asyncio.gather(analyzing, return_exceptions=True)
     assert fleet.api.objects[RULES]["default"]["spec"] == spec
@@ -301,7 +301,7 @@ async def test_an_slo_revision_reaches_the_nodes_and_becomes_everybody_s(fleet: 
     async with fleet.cluster.running(Rollouts()):
         await until(lambda: sum(fleet.labels(name).get("cotenant.io/slo-revision") == "8" for name in NAMES) == 1)
         assert fleet.api.objects[STATE]["cotenant-slo-config"]["data"]["active"] == "7"
-        await until(lambda: fleet.phase() == "Completed", 20)
+        await until(lambda: fleet.phase() == "Completed")
     assert fleet.api.objects[STATE]["cotenant-slo-config"]["data"]["active"] == "8"
     assert not any("cotenant.io/slo-revision" in fleet.labels(name) for name in NAMES), "no pin outlives the rollout"
 
