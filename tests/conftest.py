@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import os
+import signal
 
 import hypothesis
 
@@ -8,3 +9,9 @@ import hypothesis
 # In CI the examples are the same each time, so that a run says something about the change and not about luck.
 hypothesis.settings.register_profile("cotenant", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("cotenant")
+
+# What started the tests may ignore these (a job in the background, nohup), and their processes would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -207,12 +207,20 @@ def test_the_ledger_agrees_with_the_kernels_own_account(host: Host) -> None:
     loop = enforcement.Enforcement(host.root, enforcement.Settings())
     for _ in range(3):
         loop.round(host.tick())
-    before, first = loop.state().ledger.accounts[be], cpu_seconds(host, be)
-    started = time.monotonic()
-    for _ in range(6):
-        loop.round(host.tick())
-    seconds, got = time.monotonic() - started, cpu_seconds(host, be) - first
-    spent = loop.state().ledger.accounts[be].less(before)
+    for _ in range(5):
+        before, first = loop.state().ledger.accounts[be], cpu_seconds(host, be)
+        started, allowed = time.monotonic(), 0.0
+        for _ in range(6):
+            held = quota(host, "cotenant-be")
+            allowed += int(held) / 100_000 if held not in ("-1", "max") else cpus
+            loop.round(host.tick())
+        seconds, got = time.monotonic() - started, cpu_seconds(host, be) - first
+        spent = loop.state().ledger.accounts[be].less(before)
+        if got > 0.7 * allowed:
+            break
+    else:
+        loop.restore()
+        pytest.skip("other work on this machine leaves offline work less than its quota: nothing is held back")
     loop.restore()
     assert spent.delivered_core_seconds == pytest.approx(got, rel=0.2)
     assert spent.suppressed_core_seconds > 0.2

@@ -98,8 +98,7 @@ def test_values_are_in_the_files_while_the_command_runs(managed: groups.Groups) 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_signals_reach_the_command_and_end_both_alike(managed: groups.Groups, number: signal.Signals) -> None:
-    # A signal that is ignored from the start (SIGHUP under nohup) would stay so.
-    run = start("--qos", "LS", "--", "sleep", "60", preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+    run = start("--qos", "LS", "--", "sleep", "60")
     await_true(lambda: managed.members(f"cotenant-ls/{ALONE}"), "the command is in its group")
     await_true(lambda: "sleep" in _commands(managed, f"cotenant-ls/{ALONE}"), "the command has begun")
     run.send_signal(number)
