@@ -186,7 +186,7 @@ def test_a_steady_state_makes_no_writes(host: Host) -> None:
     for _ in range(60):
         loop.round(tick)
     assert loop.writer.writes_total == before
-    assert (time.monotonic() - started) / 60 < 0.2
+    assert (time.monotonic() - started) / 60 < 1
     loop.restore()
 
 

@@ -155,7 +155,7 @@ def test_a_tick_waits_for_no_one(bench: Bench) -> None:
     for _ in range(200):
         bench.source.second = 0
         bench.host.tick()
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 50  # a quarter of a second each would be waiting
     bench.history.stop()
 
 

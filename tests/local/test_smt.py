@@ -76,8 +76,12 @@ def left_behind(found: groups.Groups, pid: int) -> list[str]:
 def test_separate_cores_are_found_not_expelled_and_nothing_stays(managed: groups.Groups) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two CPUs are needed")
-    result = smt.verify(managed, wanted=None, seconds=1.0, force=True, found=topology(2, 1))
-    # Two CPUs that are not siblings: offline work keeps its own, unless the machine is too busy to tell.
+    # Two CPUs that are not siblings: offline work keeps its own, unless the machine is too busy to tell. Other work
+    # that takes it just while online work runs looks the same as expulsion, which would be there each time.
+    for _ in range(4):
+        result = smt.verify(managed, wanted=None, seconds=1.0, force=True, found=topology(2, 1))
+        if result.verdict != "expelled":
+            break
     assert result.verdict != "expelled"
     assert [phase.name for phase in result.phases] == ["alone", "both"]
     assert all(phase.offline_run_ratio is not None and phase.offline_run_ratio > 0 for phase in result.phases)
