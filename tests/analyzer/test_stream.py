@@ -1,6 +1,7 @@
 """Both ends of the stream over a real connection on loopback."""
 
 import asyncio
+import pathlib
 from collections.abc import AsyncIterator, Callable
 
 import grpc.aio
@@ -224,6 +225,12 @@ def test_a_value_past_an_alarm_is_sent_at_once(make_sample: MakeSample) -> None:
 def test_plaintext_stays_on_loopback(listen: str) -> None:
     with pytest.raises(BadListen, match="tls-certificate"):
         credentials_of(Settings(listen=listen))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("tls_certificate", "--tls-key"), ("tls_key", "--tls-certificate")])
+def test_half_a_certificate_is_not_plaintext(given: str, missing: str) -> None:
+    with pytest.raises(BadListen, match=missing):
+        credentials_of(Settings(listen="127.0.0.1:0", **{given: pathlib.Path("tls.pem")}))
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0", "localhost:1"])

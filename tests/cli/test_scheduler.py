@@ -38,6 +38,8 @@ def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
     ("words", "complaint"),
     [
         (["--reports", "missing.json"], "missing.json: No such file"),
+        (["--reports", "x", "--taints", "hard"], "--taints: --reports has no cluster"),
+        (["--reports", "x", "--kubeconfig", "y", "--clear"], "--kubeconfig, --clear: --reports has no cluster"),
         (["--reports", str(FIXTURES / "reports.json"), "--listen", "8088"], "HOST:PORT"),
         (["--reports", str(FIXTURES / "reports.json"), "--listen", "127.0.0.1:99999"], "HOST:PORT"),
         (["--reports", str(FIXTURES / "reports.json"), "--listen", "203.0.113.1:80"], "203.0.113.1:80"),

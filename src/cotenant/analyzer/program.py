@@ -74,8 +74,11 @@ def credentials_of(settings: Settings) -> grpc.ServerCredentials | None:
     """Return the server's TLS, or None for plaintext on loopback.
 
     :raises BadAddress: if it is not ``HOST:PORT``.
-    :raises BadListen: if the address is not loopback and there is no certificate.
+    :raises BadListen: if the address is not loopback and there is no certificate, or only half of one.
     """
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        missing = "--tls-key" if settings.tls_key is None else "--tls-certificate"
+        raise BadListen(f"a certificate and its key go together: give {missing} too")
     if settings.tls_certificate is not None and settings.tls_key is not None:
         return certificate.ServerCertificate(settings.tls_certificate, settings.tls_key).credentials()
     if not address.is_loopback(address.split(settings.listen)[0]):

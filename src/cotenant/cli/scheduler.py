@@ -66,6 +66,18 @@ class Options:
     json: options.Json = False
 
 
+def _of_a_cluster(given: Options) -> list[str]:
+    """Return the options that were given and mean nothing without a cluster."""
+    found = {
+        "--kubeconfig": given.kubeconfig is not None,
+        "--analyzer-namespace": given.analyzer_namespace is not None,
+        "--taints": given.taints != "off",
+        "--verdict-metrics": bool(given.verdict_metrics),
+        "--clear": given.clear,
+    }
+    return [name for name, is_given in found.items() if is_given]
+
+
 @app.callback(invoke_without_command=True)
 @options.as_fields_of(Options)
 def serve(context: typer.Context, given: Options) -> None:
@@ -74,6 +86,8 @@ def serve(context: typer.Context, given: Options) -> None:
         return
     if given.objects is not None and given.reports is None:
         raise typer.BadParameter("--objects goes with --reports; a cluster has its own")
+    if given.reports is not None and (ignored := _of_a_cluster(given)):
+        raise typer.BadParameter(f"{', '.join(ignored)}: --reports has no cluster; leave one of them out")
     logs.to_stderr(level=logging.WARNING)
     if given.clear:
         _clear(given.kubeconfig, given.json)
