@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import credentials
+import programs
 from objects import phase, pod, wait_for
 
 import cluster
@@ -23,7 +24,8 @@ def test_batch_limits_are_there_when_the_container_starts(kubeconfig: pathlib.Pa
     with (tmp_path / "log").open("wb") as log:
         agent = subprocess.Popen([*command, f"--metrics={METRICS}"], stdout=log, stderr=log)
     try:
-        wait_for(lambda: "50-cotenant" in (cluster.STATE / "containerd.log").read_text())
+        url = f"http://{METRICS}/metrics"
+        wait_for(lambda: programs.answers(url) and "cotenant_node_nri_connected 1.0" in programs.get_text(url), 60)
         wanted = pod("batch", "real")
         wanted["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
         wanted["metadata"]["annotations"] = {"node.koordinator.sh/extended-resource-spec": json.dumps(SPEC)}

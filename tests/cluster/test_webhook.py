@@ -264,4 +264,4 @@ def test_whatever_a_server_takes_it_takes_after_us_or_we_say_why_not(webhook: pa
 
     check()
     print(f"fuzzed pods: {taken} taken, {refused} refused by the webhook, {rejected} not valid to begin with")
-    assert taken >= 100
+    assert taken >= 50

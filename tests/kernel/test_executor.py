@@ -188,6 +188,14 @@ def test_rewrites_are_answered_and_a_contest_is_told(tree: Tree) -> None:
     assert writer.rewrites.total == 10
 
 
+def test_a_contest_is_told_also_where_our_value_follows_the_load(tree: Tree) -> None:
+    writer = executor.Executor(tree.root, clock=ManualClock())
+    for value in range(500, 506):
+        writer.apply([write(SHARES, str(value))])
+        tree.file(SHARES, "1024")
+    assert [contest.path for contest in writer.contested()] == [SHARES]
+
+
 def test_a_change_of_mind_is_no_rewrite(tree: Tree) -> None:
     writer = executor.Executor(tree.root)
     for value in ("2", "3", "2", "3"):

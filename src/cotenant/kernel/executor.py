@@ -216,7 +216,7 @@ class Executor:
                 return Outcome(item, "same", actual=_stripped(current))
             if self._refusals.is_held(path, new, directory.inode):
                 return Outcome(item, "held", actual=_stripped(current))
-            rewritten = self._was_rewritten(path, new, current, directory.inode)
+            rewritten = self._was_rewritten(path, current, directory.inode)
             if not commit:
                 return Outcome(item, "planned", actual=_stripped(current), rewritten=rewritten)
             if rewritten:
@@ -293,15 +293,14 @@ class Executor:
             return f"level {level} stays for the life of the group: recreate the pod"
         return None
 
-    def _was_rewritten(self, path: str, new: str, current: str | None, inode: tuple[int, int]) -> bool:
+    def _was_rewritten(self, path: str, current: str | None, inode: tuple[int, int]) -> bool:
+        """Return whether a file does not hold what was written last, whatever it is to hold now."""
         ours = self._ours.get(path)
-        name = os.path.basename(path)
         return (
             current is not None
             and ours is not None
             and ours[0] == inode
-            and contents.same(name, new, ours[1])
-            and not contents.same(name, ours[1], current)
+            and not contents.same(os.path.basename(path), ours[1], current)
         )
 
     # --- refusals ---------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Rewrites:
         """Rewrites seen since the start, for a metric."""
 
     def seen(self, path: str, found: str) -> None:
-        """Take note that a file no longer holds what we wrote and we did not change our mind."""
+        """Take note that a file no longer holds what we wrote."""
         times = self._times.setdefault(path, collections.deque(maxlen=CONTESTED_REWRITES))
         times.append(self._clock.monotonic())
         self._found[path] = found
