@@ -1,4 +1,5 @@
 import json
+import os
 import pathlib
 import shutil
 
@@ -166,6 +167,23 @@ def test_a_group_that_one_hierarchy_does_not_have_yet_is_not_taken_for_one_witho
     assert not look(tree, pods(), earlier).files.exists(path)
     tree.file(path, "0")
     assert look(tree, pods(), earlier).files.exists(path)
+
+
+def test_what_comes_outside_of_groups_is_there_in_the_next_look(tmp_path: pathlib.Path) -> None:
+    """A resctrl group of ours, made between two looks, would be made again and take another of the few there are."""
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(f"sys/fs/cgroup/cpu/kubepods/pod{UID}/cpu.shares", "2")
+    tree.file("sys/fs/resctrl/schemata", "L3:0=ff")
+    tree.file("proc/17/stat", "17 (a) S")
+    earlier = kept(tree)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for name in ("BE", "LS"):
+        files = look(tree, pods(), earlier).files
+        assert [files.exists(f"sys/fs/resctrl/{other}") for other in ("x", "y", "z", name)] == [False] * 4
+        (tmp_path / "sys/fs/resctrl" / name).mkdir()
+        assert look(tree, pods(), earlier).files.exists(f"sys/fs/resctrl/{name}")
+        assert files.read("proc/17/stat") == "17 (a) S"
+    assert len(os.listdir("/proc/self/fd")) == descriptors, "no task is held by an open file"
 
 
 def test_topology_places_cpus_by_core_socket_and_node(tmp_path: pathlib.Path) -> None:

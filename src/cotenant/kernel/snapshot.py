@@ -40,15 +40,16 @@ _OPENED_EACH_TIME = ("cgroup.procs", "tasks")
 class Earlier:
     """What the looks of one thread at a live tree have found that the next look need not find again.
 
-    Files stay open. Which files a directory has is taken as known, since the kernel settles it when it makes a group:
-    whoever keeps this begins anew now and then, for controllers that are switched on later. That the groups are the
-    same is told by the directories of one hierarchy.
+    Files of control groups stay open. Which files a group has is taken as known, since the kernel settles it when it
+    makes the group: whoever keeps this begins anew now and then, for controllers that are switched on later. That the
+    groups are the same is told by the directories of one hierarchy. Of all else (tasks, resctrl) nothing is kept.
     """
 
     def __init__(self, root: paths.Root) -> None:
         self.hierarchies = hierarchies(root)
         self.names: dict[str, frozenset[str]] = {}
-        """Of the files in a directory, by its path."""
+        """Of the files in a group, by its path below the root."""
+        self._tops = tuple(f"{hierarchy.path}/" for hierarchy in self.hierarchies.values())
         self._shared: dict[frozenset[str], frozenset[str]] = {}
         self._prefix = _prefix(root)
         self._directories = Directories(live=True)
@@ -56,16 +57,20 @@ class Earlier:
         self._parts: _Parts | None = None
         self._outline: list[tuple[str, ...]] | None = None
 
+    def settles(self, path: str) -> bool:
+        """Return whether a path is in a control group, whose files come and go with it."""
+        return path.startswith(self._tops)
+
     def shared(self, names: frozenset[str]) -> frozenset[str]:
         """Return an equal set that is kept already: the groups of a hierarchy have the same files."""
         return self._shared.setdefault(names, names)
 
     def read(self, path: str) -> bytes:
-        """Return what a file holds, by its path below the root; it stays open where that shows what it holds now.
+        """Return what a file holds, by its path below the root; a group's stays open if that shows what it holds now.
 
         :raises FileError: if it cannot be read.
         """
-        if path.rpartition("/")[2] in _OPENED_EACH_TIME:
+        if not self.settles(path) or path.rpartition("/")[2] in _OPENED_EACH_TIME:
             return read_once(f"{self._prefix}/{path}")
         file = self._files.get(path)
         if file is None:
@@ -113,7 +118,7 @@ class KernelFiles:
         self._content: dict[str, str | None] = {}
         self._exists: dict[str, bool] = {}
         self._asked: dict[str, int] = {}
-        self._names: dict[str, frozenset[str]] = {} if earlier is None else earlier.names
+        self._names: dict[str, frozenset[str]] = {}
 
     def read(self, path: str) -> str | None:
         if path not in self._content:
@@ -134,16 +139,18 @@ class KernelFiles:
 
     def _look(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")
-        names = self._names.get(directory)
+        earlier = self._earlier if self._earlier is not None and self._earlier.settles(path) else None
+        known = self._names if earlier is None else earlier.names
+        names = known.get(directory)
         if names is None:
             asked = self._asked[directory] = self._asked.get(directory, 0) + 1
-            if asked <= LISTED_AFTER and self._earlier is None:
+            if asked <= LISTED_AFTER and earlier is None:
                 return os.path.exists(f"{self._prefix}/{path}")
             try:
                 names = frozenset(os.listdir(f"{self._prefix}/{directory}"))
             except OSError:
                 return False  # not there, or not yet
-            self._names[directory] = names if self._earlier is None else self._earlier.shared(names)
+            known[directory] = names if earlier is None else earlier.shared(names)
         return name in names
 
     def directories(self, path: str) -> tuple[str, ...]:
