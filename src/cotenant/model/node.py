@@ -1,5 +1,6 @@
 """The node as strategies see it: capacity, reservations, CPU topology, and what everybody uses."""
 
+import contextlib
 import decimal
 from collections.abc import Mapping
 from fractions import Fraction
@@ -169,12 +170,10 @@ def cpu_normalization(text: str | None) -> tuple[Fraction, str]:
     if text is None:
         return Fraction(1), ""
     low, high = CPU_NORMALIZATION_RANGE
-    try:
+    with contextlib.suppress(decimal.InvalidOperation):  # no number, or none that compares
         number = decimal.Decimal(str(text))
         if low <= number <= high:
             return Fraction(number), ""
-    except decimal.InvalidOperation:
-        pass  # no number, or none that compares
     wanted = f"write a number within {low:g}..{high:g}"
     return Fraction(1), f"annotation {CPU_NORMALIZATION_ANNOTATION} is {text!r}: {wanted}; taken as 1"
 
