@@ -48,7 +48,7 @@ class Bench:
 
     def contest(self, group: str, controller: str = "cpu", text: str = "-1") -> str:
         """Have somebody win over a file; return what is done about it."""
-        contested = [(self.path(group, controller), 5, text)]
+        contested = [Contest(path=self.path(group, controller), rewrites=5, found=text)]
         contests, new = self.where.follow(contested, self.plan.targets, self.seen, self.slo, self.now)
         assert contests == new
         return contests[0].answer
@@ -129,7 +129,8 @@ def test_files_that_hold_nothing_back_are_written_again(machine: Make) -> None:
     online = bench.node.pod("web", "Burstable", "LS", containers=[{"limits": {"cpu": "1"}}])
     bench.look()
     for path in (bench.node.path("cpu", DIRECTORY, "cpu.idle"), bench.path(online), bench.path(online, "cpuset")):
-        ((contest,), _) = bench.where.follow([(path, 5, "0")], bench.plan.targets, bench.seen, bench.slo, bench.now)
+        contested = [Contest(path=path, rewrites=5, found="0")]
+        ((contest,), _) = bench.where.follow(contested, bench.plan.targets, bench.seen, bench.slo, bench.now)
         assert contest.answer == WRITTEN_AGAIN
     assert bench.where.left(bench.slo, bench.now) == frozenset()
 
@@ -139,14 +140,14 @@ def test_a_contest_is_told_once_and_again_when_it_comes_back(machine: Make) -> N
     bench.look()
     path = bench.path(DIRECTORY)
 
-    def follow(contested: list[tuple[str, int, str]]) -> tuple[list[Contest], list[Contest]]:
+    def follow(contested: list[Contest]) -> tuple[list[Contest], list[Contest]]:
         return bench.where.follow(contested, bench.plan.targets, bench.seen, bench.slo, bench.now)
 
-    assert [len(part) for part in follow([(path, 5, "-1")])] == [1, 1]
+    assert [len(part) for part in follow([Contest(path=path, rewrites=5, found="-1")])] == [1, 1]
     bench.look()
-    assert [len(part) for part in follow([(path, 5, "-1")])] == [1, 0]
+    assert [len(part) for part in follow([Contest(path=path, rewrites=5, found="-1")])] == [1, 0]
     assert follow([]) == ([], [])
-    assert [len(part) for part in follow([(path, 5, "-1")])] == [1, 1]
+    assert [len(part) for part in follow([Contest(path=path, rewrites=5, found="-1")])] == [1, 1]
 
 
 def test_the_real_limit_is_that_of_the_groups_where_the_directory_is_somebody_elses(machine: Make) -> None:

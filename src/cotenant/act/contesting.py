@@ -53,22 +53,22 @@ class Contesting:
 
     def follow(
         self,
-        contested: Iterable[tuple[str, int, str]],
+        contested: Iterable[Contest],
         targets: Sequence[Target],
         snapshot: Snapshot,
         slo: NodeSlo,
         now: float,
     ) -> tuple[list[Contest], list[Contest]]:
-        """Take in what is contested now (path, rewrites, what is found), and return all of it and what is new.
+        """Take in what is contested now, and return all of it, each with what is done about it, and what is new.
 
         ``targets`` say which strategy wants which file; ``slo`` is the policy as it was given.
         """
         owners = {target.path: target.strategy for target in targets}
         found: dict[str, Contest] = {}
-        for path, rewrites, text in contested:
-            told = self._told.get(path)
+        for one in contested:
+            path, told = one.path, self._told.get(one.path)
             answer = told.answer if told is not None else self._answer(path, owners.get(path, ""), snapshot, slo, now)
-            found[path] = Contest(path=path, rewrites=rewrites, found=text, answer=answer)
+            found[path] = msgspec.structs.replace(one, answer=answer)
         new = [contest for path, contest in found.items() if path not in self._told]
         self._told = found
         return list(found.values()), new

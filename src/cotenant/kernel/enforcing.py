@@ -7,8 +7,9 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from cotenant.kernel import conflicts, executor, paths, restoration, rewriter, snapshot, topology, undo
+from cotenant.kernel import conflicts, executor, paths, restoration, snapshot, topology, undo
 from cotenant.kernel.priority import probing
+from cotenant.model.enforcement import Contest
 from cotenant.model.node import Node, Topology, Usage
 from cotenant.model.pod import Pod
 from cotenant.model.priority import InterfaceName, PriorityInterface
@@ -105,7 +106,7 @@ class Enforcer:
         """The other agents that keep us from writing, as text; empty when there are none."""
         return "" if self._beside_others else ", ".join(agent.name for agent in self._agents)
 
-    def contested(self) -> list[rewriter.Contest]:
+    def contested(self) -> list[Contest]:
         """Return the files that somebody keeps writing over."""
         with self._lock:
             return self._writer.contested()

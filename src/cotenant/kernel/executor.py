@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from cotenant.kernel import channel, errno_table, journal, lock, paths, refusals, rewriter, task_writes, tasks
 from cotenant.kernel.outcome import EvictCallback, Outcome
+from cotenant.model.enforcement import Contest
 from cotenant.units import contents
 from cotenant.units.clock import Clock, SystemClock
 from cotenant.units.plan import PlanItem
@@ -110,7 +111,7 @@ class Executor:
             return None
         return (status.st_dev, status.st_ino)
 
-    def contested(self) -> list[rewriter.Contest]:
+    def contested(self) -> list[Contest]:
         """Return the files that somebody keeps writing over: protect on another level."""
         return self.rewrites.contests()
 

@@ -1,22 +1,13 @@
 """Who keeps writing over our values: kubelet each minute and systemd on reload are expected, more is a contest."""
 
 import collections
-import dataclasses
 
+from cotenant.model.enforcement import Contest
 from cotenant.units.clock import Clock
 
 CONTESTED_REWRITES = 5
 CONTESTED_WITHIN_SECONDS = 60.0
 """Five times in a minute is no periodic rewriter: kubelet's period is a minute, systemd writes on reload."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Contest:
-    """A file that somebody keeps writing over. ``found`` is what the other side wrote last."""
-
-    path: str
-    rewrites: int
-    found: str
 
 
 class Rewrites:
@@ -48,7 +39,7 @@ class Rewrites:
     def contests(self) -> list[Contest]:
         """Return the files that are contested now."""
         return [
-            Contest(path, len(times), self._found[path])
+            Contest(path=path, rewrites=len(times), found=self._found[path])
             for path, times in self._times.items()
             if self.is_contested(path)
         ]

@@ -215,9 +215,8 @@ class Enforcement:
 
     def _contested(self, seen: Snapshot, plan: Plan) -> list[model.Contest]:
         """Return who writes over what, and move protection where they do not."""
-        contested = [(one.path, one.rewrites, one.found) for one in self.enforcer.contested()]
-        now = self._clock.monotonic()
-        contests, new = self._contesting.follow(contested, plan.targets, seen, self._settings.slo, now)
+        now, slo = self._clock.monotonic(), self._settings.slo
+        contests, new = self._contesting.follow(self.enforcer.contested(), plan.targets, seen, slo, now)
         for contest in new:
             log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, contest.answer)
         return contests

@@ -31,7 +31,8 @@ class Contest(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     rewrites: int
     found: str
-    answer: str
+    answer: str = ""
+    """Empty while nothing is decided."""
 
 
 class EnforcementState(msgspec.Struct, frozen=True, kw_only=True):

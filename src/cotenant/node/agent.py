@@ -364,9 +364,8 @@ class Agent:
 
     def _follow_contests(self, seen: Snapshot, plan: Plan, given: NodeSlo) -> None:
         """Move protection away from where somebody else keeps writing, and tell of it once."""
-        contested = [(one.path, one.rewrites, one.found) for one in self._enforcer.contested()]
         now = self._clock.monotonic()
-        contests, new = self._contesting.follow(contested, plan.targets, seen, given, now)
+        contests, new = self._contesting.follow(self._enforcer.contested(), plan.targets, seen, given, now)
         for contest in new:
             _log.warning("somebody keeps writing %s to %s: %s", contest.found, contest.path, contest.answer)
         self.status.contests = tuple(contests)
