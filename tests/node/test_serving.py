@@ -1,11 +1,11 @@
 """What the agent serves: its metrics, and whether samples still come."""
 
-import http.client
 import pathlib
 from collections.abc import Iterator
 
 import prometheus_client.parser
 import pytest
+from tests import asking
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
@@ -53,13 +53,7 @@ def port(agent: Agent, collector: metrics.AgentCollector, monkeypatch: pytest.Mo
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
+    return asking.get("127.0.0.1", port, path)
 
 
 def names(text: str) -> set[str]:

@@ -1,11 +1,11 @@
 """Metrics and health from a thread."""
 
-import http.client
 import socket
 from collections.abc import Iterator
 
 import prometheus_client
 import pytest
+from tests import asking
 
 from cotenant.units import address
 from cotenant.web import exporter
@@ -22,13 +22,7 @@ class Exporter:
 
     def get(self, path: str) -> tuple[int, str]:
         host, port = self.server.server_address[:2]
-        connection = http.client.HTTPConnection(str(host), port, timeout=5)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            connection.close()
+        return asking.get(str(host), int(port), path)
 
 
 @pytest.fixture(params=["127.0.0.1", "::1"])
