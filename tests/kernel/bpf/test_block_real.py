@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from cotenant.kernel.tracing import GroupTrace
 from cotenant.units.histogram import Histogram, bucket_of
 
 pytestmark = pytest.mark.real
@@ -24,16 +25,21 @@ for number in range(int(sys.argv[2])):
 
 
 def test_23_direct_writes_are_23_requests_of_their_group(tracer, group, file_on_disk):
+    """A busy kernel may leave out events (docs/ebpf.md, "What is not counted"): a run that lacks some is repeated."""
     writer = group("blkio", "io")
-    tracer.read()
-    subprocess.run(
-        [sys.executable, "-c", DIRECT_WRITES, str(file_on_disk), "23"],
-        preexec_fn=writer.enter,
-        check=True,
-        timeout=30,
-    )
-    trace = tracer.read()
-    mine = trace.block_groups[writer.inode]
+    for _ in range(5):
+        tracer.read()
+        subprocess.run(
+            [sys.executable, "-c", DIRECT_WRITES, str(file_on_disk), "23"],
+            preexec_fn=writer.enter,
+            check=True,
+            timeout=30,
+        )
+        mine = tracer.read().block_groups.get(writer.inode, GroupTrace())
+        assert mine.writes <= 23
+        assert mine.write_bytes == mine.writes * 4096
+        if mine.writes == 23:
+            break
     assert (mine.writes, mine.write_bytes) == (23, 23 * 4096)
     assert mine.block.total == 23 + mine.reads
 
