@@ -3,6 +3,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.config.models import Cluster, User
+from starlette.responses import HTMLResponse
 
 from cotenant.kube import errors
 from cotenant.kube.client import LEASES, NODES, REPORTS, Client, load_configuration
@@ -59,6 +62,21 @@ users: [{name: x, user: {}}]
     async with Client(load_configuration(config)) as nowhere:
         with pytest.raises(errors.Unreachable, match=r"^GET http://127\.0\.0\.1:1/api/v1/nodes/n1: "):
             await nowhere.get(NODES, "n1", dict)
+
+
+async def test_an_answer_that_is_something_else_is_an_error_like_any_other(api: Any, client: Client) -> None:
+    api.failures.append(("GET", HTMLResponse("<html>Log in</html>")))
+    with pytest.raises(errors.Unreadable, match=r"^GET api/v1/nodes/n1: the answer is not what was asked for: "):
+        await client.get(NODES, "n1", dict)
+
+
+async def test_a_token_that_cannot_be_read_is_an_error_like_any_other(api: Any, tmp_path: pathlib.Path) -> None:
+    user = User(token_file=str(tmp_path / "being-replaced"))
+    config = KubeConfig.from_one(cluster=Cluster(server=api.url, insecure=True), user=user, namespace="tests").get()
+    assert config is not None
+    async with Client(config) as client:
+        with pytest.raises(errors.Unreachable, match=r"no credentials: Token file .* not found"):
+            await client.get(NODES, "n1", dict)
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "contexts: 3", "{"])

@@ -126,6 +126,8 @@ _BAD_CONFIGURATION = (
     KeyError, ValueError, TypeError, AttributeError,
 )  # fmt: skip
 """What reading a kubeconfig raises: lightkube checks little of its shape."""
+_NO_CREDENTIALS = (lightkube_exceptions.ConfigError, OSError, KeyError, ValueError)
+"""What getting a token raises, from a file that is being replaced or from a plug-in that fails."""
 
 
 def load_configuration(kubeconfig: pathlib.Path | None = None) -> SingleConfig:
@@ -166,7 +168,8 @@ class Client:
         :raises NotFound: if there is none.
         :raises KubeError: if it cannot be had.
         """
-        return msgspec.json.decode(await self._send("GET", resource.path(name, namespace)), type=kind)
+        path = resource.path(name, namespace)
+        return _decoded(await self._send("GET", path), msgspec.json.Decoder(kind), f"GET {path}")
 
     async def page(self, resource: Resource, *, namespace: str | None = None, **params: str | int | None) -> Page:
         """Return one page of a list (``limit``, ``continue_``, ``resourceVersion``, ``labelSelector`` …).
@@ -175,8 +178,9 @@ class Client:
         :raises TooLarge: if the server has not reached the version yet.
         :raises KubeError: if it cannot be had.
         """
+        path = resource.path(namespace=namespace)
         asked = {name.rstrip("_"): value for name, value in params.items()}
-        found = _list_decoder.decode(await self._send("GET", resource.path(namespace=namespace), asked))
+        found = _decoded(await self._send("GET", path, asked), _list_decoder, f"GET {path}")
         return Page(found.items or [], found.metadata.resource_version, found.metadata.next_page)
 
     async def every(
@@ -184,15 +188,14 @@ class Client:
     ) -> AsyncIterator[Object]:
         """Yield all objects of a list, of which no more than a page is held.
 
-        :raises KubeError: if they cannot be had.
-        :raises MsgspecError: if one is not of this kind.
+        :raises KubeError: if they cannot be had, or one is not of this kind.
         """
         decoder = msgspec.json.Decoder(kind)
         continuation: str | None = None
         while continuation != "":
             page = await self.page(resource, namespace=namespace, limit=PAGE, continue_=continuation, **params)
             for item in page.items:
-                yield decoder.decode(item)
+                yield _decoded(item, decoder, resource.plural)
             continuation = page.next_page
 
     async def watch(
@@ -215,14 +218,17 @@ class Client:
                     await answer.aread()
                     raise _failure(answer, f"watch {path}")
                 async for line in _lines(answer):
-                    event = _event_decoder.decode(line)
+                    event = _decoded(line, _event_decoder, f"watch {path}")
                     if event.type == "ERROR":
-                        raise errors.error_of(_status_decoder.decode(event.object), f"watch {path}")
+                        status = _decoded(event.object, _status_decoder, f"watch {path}")
+                        raise errors.error_of(status, f"watch {path}")
                     kind = next((known for known in EVENT_TYPES if known == event.type), None)
                     if kind is not None:
                         yield WatchEvent(kind, event.object)
         except httpx2.HTTPError as error:
             raise errors.Unreachable(f"watch {self._url(path)}: {type(error).__name__}: {error}") from None
+        except _NO_CREDENTIALS as error:
+            raise errors.Unreachable(f"watch {self._url(path)}: no credentials: {error}") from None
 
     async def create(
         self, resource: Resource, value: Any, kind: type[Object], *, namespace: str | None = None
@@ -232,8 +238,8 @@ class Client:
         :raises Conflict: if there is one of that name.
         :raises KubeError: if it cannot be made.
         """
-        content = await self._send("POST", resource.path(namespace=namespace), body=value)
-        return msgspec.json.decode(content, type=kind)
+        path = resource.path(namespace=namespace)
+        return _decoded(await self._send("POST", path, body=value), msgspec.json.Decoder(kind), f"POST {path}")
 
     async def replace(
         self,
@@ -253,7 +259,7 @@ class Client:
         """
         path = resource.path(name, namespace, subresource)
         content = await self._send("PUT", path, {"fieldManager": field_manager}, value)
-        return msgspec.json.decode(content, type=kind)
+        return _decoded(content, msgspec.json.Decoder(kind), f"PUT {path}")
 
     async def patch(
         self,
@@ -327,19 +333,29 @@ class Client:
         body: Any = None,
         content_type: str = "application/json",
     ) -> bytes:
+        content = None if body is None else msgspec.json.encode(body)
         try:
             answer = await self._http.request(
                 method,
                 path,
                 params=_clean(params or {}),
-                content=None if body is None else msgspec.json.encode(body),
+                content=content,
                 headers=None if body is None else {"Content-Type": content_type},
             )
         except httpx2.HTTPError as error:
             raise errors.Unreachable(f"{method} {self._url(path)}: {type(error).__name__}: {error}") from None
+        except _NO_CREDENTIALS as error:
+            raise errors.Unreachable(f"{method} {self._url(path)}: no credentials: {error}") from None
         if answer.status_code >= 400:
             raise _failure(answer, f"{method} {path}")
         return answer.content
+
+
+def _decoded(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Object], what: str) -> Object:
+    try:
+        return decoder.decode(content)
+    except MALFORMED as error:
+        raise errors.Unreadable(f"{what}: the answer is not what was asked for: {error}") from None
 
 
 def _clean(params: Params) -> dict[str, str]:

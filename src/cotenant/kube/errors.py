@@ -5,7 +5,8 @@
     units.errors.CotenantError
     └── KubeError
         ├── BadConfiguration     no usable kubeconfig, or no safe connection
-        ├── Unreachable          no answer: connection, TLS, time-out
+        ├── Unreachable          no answer: connection, TLS, time-out, no credentials to ask with
+        ├── Unreadable           an answer that is not what was asked for: a proxy's page, say
         └── ApiError             an answer that says no; has ``code`` and ``reason``
             ├── NotFound         404
             ├── Conflict         409: somebody else wrote first, or owns the field
@@ -30,6 +31,10 @@ class BadConfiguration(KubeError):
 
 class Unreachable(KubeError):
     """The API server gave no answer."""
+
+
+class Unreadable(KubeError):
+    """The API server's answer, or the page of a proxy instead of it, is not what was asked for."""
 
 
 class ApiError(KubeError):

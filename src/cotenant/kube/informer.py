@@ -127,11 +127,11 @@ class Informer(Generic[Object]):
             except errors.NotFound as error:
                 self._version = ""
                 await self._pause(error, self._absent)
+            except errors.Unreadable as error:
+                self._version = ""
+                await self._pause(error)
             except errors.KubeError as error:
                 await self._pause(error)
-            except MALFORMED as error:
-                self._version = ""
-                await self._pause(errors.KubeError(f"{self._resource.plural}: {error}"))
 
     async def _pause(self, error: errors.KubeError, backoff: Backoff | None = None) -> None:
         again = backoff is not None and str(error) == self.last_error

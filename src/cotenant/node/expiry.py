@@ -80,7 +80,7 @@ class Expiry:
         """Look once; take the verdict off when it has outlived its truth and nobody else did."""
         try:
             await self._look()
-        except (errors.KubeError, msgspec.MsgspecError) as error:
+        except errors.KubeError as error:
             # Nothing can be known now. The analyzer may have been cut off as well: it gets its time anew.
             self._renewed_at = math.inf
             self._remove_at = math.inf

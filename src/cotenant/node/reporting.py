@@ -175,7 +175,7 @@ class Reporter:
             return
         try:
             await self._write(status)
-        except (errors.KubeError, msgspec.MsgspecError) as error:
+        except errors.KubeError as error:
             self.failures += 1
             self.last_error = str(error)
             wait = getattr(error, "retry_after_seconds", None)

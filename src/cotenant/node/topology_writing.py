@@ -5,8 +5,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from cotenant.api import unstructured
 from cotenant.kernel import cpu_model, numa, paths
 from cotenant.kube import errors
@@ -97,7 +95,7 @@ class TopologyWriter:
             await self._write(resource_topology.merged(self._found, self._name, uid, want))
         except errors.Conflict as error:
             self.last_error = str(error)  # the watch brings what somebody else wrote; then again
-        except (errors.KubeError, msgspec.MsgspecError) as error:
+        except errors.KubeError as error:
             self.failures += 1
             self.last_error = str(error)
             self._not_before = now + self._backoff.next_seconds(getattr(error, "retry_after_seconds", None))

@@ -19,7 +19,6 @@ from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.placing import Placements
 from cotenant.scheduler.table import Table
 from cotenant.units.clock import Clock
-from cotenant.units.malformed import MALFORMED
 
 Object = TypeVar("Object")
 
@@ -163,7 +162,7 @@ class ClusterSource:
                 self._lease_renewed, self._lease_seen_at = lease.spec.renew_time, self._clock.monotonic()
         except errors.NotFound as error:
             self._lease_error, found_none = str(error), True
-        except (errors.KubeError, *MALFORMED) as error:
+        except errors.KubeError as error:
             self._lease_error = str(error)
         answered = self._lease_error is None or found_none
         if not answered:

@@ -24,7 +24,6 @@ from cotenant.scheduler.caps import Candidate, Caps, Exclusions
 from cotenant.scheduler.cluster import ClusterSource
 from cotenant.scheduler.rules import AppliesTo
 from cotenant.units.clock import Clock
-from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +152,7 @@ class Marker:
         self._switch_at = now
         try:
             lease = await self._client.get(LEASES, LEASE, Lease, namespace=self._client.namespace)
-        except (errors.KubeError, *MALFORMED):
+        except errors.KubeError:
             return  # as it was
         annotations = lease.metadata.get("annotations") or {}
         self.switched_off = annotations.get(SWITCH_ANNOTATION) == "off"

@@ -21,7 +21,6 @@ from cotenant.manager.webhook import mutation, profiles, registration, translati
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.surroundings import Namespace, PriorityClass, Surroundings
 from cotenant.model import pod as pods
-from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ class UnmutatedFinder(registry.Collector):
         while True:
             try:
                 self._found = await find(context.client, context.namespace)
-            except (errors.KubeError, *MALFORMED) as error:
+            except errors.KubeError as error:
                 self._found = None
                 _log.warning("unmutated pods: %s", error)
             await asyncio.sleep(PERIOD_SECONDS)
