@@ -118,6 +118,51 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
     api.away = False
 
 
+async def test_a_lease_counts_from_when_its_renewal_was_sent(
+    api: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    elector = candidate(client, "first", clock)
+    replace = client.replace
+
+    async def late(*arguments: Any, **named: Any) -> Any:
+        answer = await replace(*arguments, **named)
+        clock.advance(QUICK.renew + 1)  # others have counted since the server took it
+        return answer
+
+    leading = asyncio.create_task(elector.campaign(forever))
+    await until(lambda: elector.leading)
+    monkeypatch.setattr(client, "replace", late)
+    await asyncio.wait_for(leading, 60)
+    assert not elector.leading
+
+
+async def test_who_held_the_lease_last_is_known_until_somebody_else_is_seen_in_it(api: Any, client: Client) -> None:
+    clock = ManualClock()
+    elector = candidate(client, "first", clock)
+    assert not elector.held_within(30)
+    assert await elector._attempt()
+    api.away = True
+    clock.advance(29)
+    assert not await elector._attempt()
+    assert elector.held_within(30)
+    clock.advance(2)
+    assert not elector.held_within(30)
+    api.away = False
+    assert await elector._attempt()
+    api.objects[AT]["lead"]["spec"]["holderIdentity"] = "second"
+    assert not await elector._attempt()
+    assert not elector.held_within(30)
+
+
+async def test_a_page_instead_of_a_lease_ends_nobody(api: Any, client: Client) -> None:
+    elector = candidate(client, "first", ManualClock())
+    api.put(AT, "lead", spec={"holderIdentity": 3})
+    assert not await elector._attempt()
+    assert elector.last_error is not None
+    assert "not what was asked for" in elector.last_error
+
+
 async def test_losing_a_race_to_write_is_not_leading(api: Any, client: Client) -> None:
     clock = ManualClock()
     api.put(AT, "lead", spec={"holderIdentity": ""})

@@ -35,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 LEASE = "cotenant-analyzer"
 PAUSE_SECONDS = 2.0
+UNSURE_SECONDS = 30.0
+"""How long after its last renewal a leader goes on to take samples while nobody can say who leads: an API server that
+stalls for some seconds is no reason for all nodes to connect anew. Nodes are unknown after a minute without samples."""
 
 Started = Callable[[str, str | None], None]
 """Gets where nodes connect, and the page's URL."""
@@ -147,8 +150,11 @@ async def _into_cluster(
     async with Client(load_configuration(settings.kubeconfig), "cotenant-analyzer") as client:
         elector: Elector
 
+        def serves() -> bool:
+            return elector.held_within(UNSURE_SECONDS)
+
         def leader() -> str:
-            return (elector.leader or "").rpartition("_")[2]
+            return "" if elector.leader in (None, elector.identity) else elector.leader.rpartition("_")[2]
 
         identify = identify_reader = None
         if credentials is not None:
@@ -157,16 +163,14 @@ async def _into_cluster(
             readers = settings.reader_accounts or (f"{own}:cotenant-manager",)
             identify = authentication.Reviewer(client, nodes, clock, settings.token_audience).identify
             identify_reader = authentication.Reviewer(client, readers, clock, settings.token_audience).identify
-        receiver = receiving.Receiver(
-            fleet, settings.instructions, lambda: elector.leading, leader, identify, identify_reader
-        )
+        receiver = receiving.Receiver(fleet, settings.instructions, serves, leader, identify, identify_reader)
         async with receiving.serving(receiver, settings.listen, credentials) as port:
             advertised = settings.advertise or _at(settings.listen, port)
             # The lease's identity ends in the address, so that nodes find the leader without configuration.
             identity = f"{socket.gethostname()}-{os.getpid()}_{advertised}"
             elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
             writer = Writer(fleet, ClusterSink(client), clock)
-            paging = _Paging(settings, fleet, clock, receiver, writer, lambda: elector.leading, leader)
+            paging = _Paging(settings, fleet, clock, receiver, writer, serves, leader)
             started(advertised, paging.url)
             async with asyncio.TaskGroup() as tasks:
                 following = Following(

@@ -57,13 +57,13 @@ class Instructions:
 
 
 class Receiver(stream_pb2_grpc.StreamServicer):
-    """Takes samples of all nodes while we lead; else says where the leader is."""
+    """Takes samples of all nodes while ``serves``; else says where the leader is, as far as that is known."""
 
     def __init__(
         self,
         fleet: Fleet,
         instructions: Instructions,
-        leads: Callable[[], bool] = lambda: True,
+        serves: Callable[[], bool] = lambda: True,
         leader: Callable[[], str] = lambda: "",
         identify: Identify | None = None,
         identify_reader: Identify | None = None,
@@ -71,7 +71,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
     ) -> None:
         self._fleet = fleet
         self._instructions = instructions
-        self._leads = leads
+        self._serves = serves
         self._leader = leader
         self._identify = identify
         self._identify_reader = identify_reader
@@ -91,7 +91,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         self, request_iterator: AsyncIterator[stream_pb2.Upward], context: grpc.aio.ServicerContext
     ) -> None:
         """Serve one node's call."""
-        if not self._leads():
+        if not self._serves():
             await context.write(stream_pb2.Downward(leader=self._leader()))
             return
         try:
@@ -119,7 +119,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         await context.write(self._downward(node, said))
         try:
             async for message in request_iterator:
-                if not self._leads():
+                if not self._serves():
                     await context.write(stream_pb2.Downward(leader=self._leader()))
                     return
                 if message.HasField("hello"):  # again, because its facts have changed
@@ -151,7 +151,7 @@ class Receiver(stream_pb2_grpc.StreamServicer):
         mine = tally.Tally()
         self._fleet.tallies.add(mine)
         try:
-            while self._leads():
+            while self._serves():
                 await asyncio.sleep(self._table_seconds)
                 for message in _messages(mine.roll()):
                     await context.write(message)

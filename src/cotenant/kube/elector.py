@@ -83,6 +83,9 @@ class Elector:
         self._terms = terms or Terms()
         self._seen: LeaseSpec | None = None
         self._seen_at = -float("inf")
+        self._renewed_at = -float("inf")
+        """When the last write that made or kept the lease ours was sent: others count from when it came in, or later.
+        """
         self.leading = False
         self.last_error: str | None = None
         """Why the last look at the lease failed; None after one that did not."""
@@ -91,6 +94,12 @@ class Elector:
     def leader(self) -> str | None:
         """The identity that was last seen in the lease, or None."""
         return (self._seen.holder_identity or None) if self._seen is not None else None
+
+    def held_within(self, seconds: float) -> bool:
+        """Tell whether this candidate leads, or held the lease so long ago at most and saw nobody else in it since."""
+        if self.leading:
+            return True
+        return self.leader == self.identity and self._age() <= seconds
 
     async def stand(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Campaign, and again whenever leadership was lost; returns only by cancellation, or an error of ``lead``."""
@@ -126,22 +135,24 @@ class Elector:
             await asyncio.sleep(self._terms.retry * random.uniform(1.0, 1.2))
 
     async def _keep_renewing(self) -> None:
-        renewed_at = self._clock.monotonic()
+        pause = self._terms.retry
         while True:
-            await asyncio.sleep(self._terms.retry)
-            left = self._terms.renew - (self._clock.monotonic() - renewed_at)
+            await asyncio.sleep(pause)
+            left = self._terms.renew - self._age()
             try:
                 async with asyncio.timeout(max(left, 0)):
                     renewed = await self._attempt()
             except TimeoutError:
                 renewed = False
-            now = self._clock.monotonic()
-            if renewed:
-                renewed_at = now
-            elif self.leader not in (None, self.identity) or now - renewed_at >= self._terms.renew:
+            pause = max(0.0, self._terms.retry - self._age()) if renewed else self._terms.retry
+            if not renewed and (self.leader not in (None, self.identity) or self._age() >= self._terms.renew):
                 self.leading = False
                 _log.warning("%s lost lease %s/%s to %s", self.identity, self._namespace, self._name, self.leader)
                 return
+
+    def _age(self) -> float:
+        """Return the seconds since the lease was last renewed."""
+        return self._clock.monotonic() - self._renewed_at
 
     async def _attempt(self) -> bool:
         """Acquire or renew once; return whether the lease is ours now."""
@@ -193,15 +204,17 @@ class Elector:
             "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": spec,
         }
+        sent_at = self._clock.monotonic()
         made = await self._client.create(LEASES, body, Lease, namespace=self._namespace)
-        self._seen, self._seen_at = made.spec, self._clock.monotonic()
+        self._seen, self._seen_at, self._renewed_at = made.spec, self._clock.monotonic(), sent_at
 
     async def _write(self, lease: Lease, spec: LeaseSpec) -> None:
         body = {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease.metadata, "spec": spec,
         }  # fmt: skip
+        sent_at = self._clock.monotonic()
         written = await self._client.replace(LEASES, self._name, body, Lease, namespace=self._namespace)
-        self._seen, self._seen_at = written.spec, self._clock.monotonic()
+        self._seen, self._seen_at, self._renewed_at = written.spec, self._clock.monotonic(), sent_at
 
     async def _release(self) -> None:
         """Name no holder, so that the next candidate takes over at its next try; best effort."""
