@@ -1,20 +1,47 @@
-"""Tasks as the executor needs them: who they are, and their scheduling policy. Only for this machine's own tasks."""
+"""Tasks: who they are, what they do, and their scheduling policy. Only for this machine's own tasks."""
 
+import dataclasses
 import os
 
 from cotenant.kernel import paths
 
 POLICIES = {"other": os.SCHED_OTHER, "batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}
+RUNS = "R"
+"""The state of a task that runs or waits for its turn."""
+WAITS_FOR_DISK = "D"
+"""The state of one whose wait signals do not end: for a disk, as a rule."""
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def start_time(root: paths.Root, task: str) -> str:
     """Return when a task started, in clock ticks since boot; empty where the tree does not say."""
+    fields = _stat(root, task)
+    return fields[19] if len(fields) > 19 else ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Activity:
+    """The state of a process's first thread, and the processor time that all its threads have used."""
+
+    state: str
+    processor_seconds: float
+
+
+def activity(root: paths.Root, process: int) -> Activity | None:
+    """Return what a process does now, or None where it is gone."""
+    fields = _stat(root, str(process))
+    if len(fields) < 13:
+        return None
+    return Activity(fields[0], (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND)
+
+
+def _stat(root: paths.Root, task: str) -> list[str]:
+    """Return the fields of ``/proc/TASK/stat`` from the state on; none where the tree does not say."""
     try:
         text = (root.proc / task / "stat").read_text(errors="replace")
     except OSError:
-        return ""
-    fields = text.rpartition(")")[2].split()
-    return fields[19] if len(fields) > 19 else ""
+        return []
+    return text.rpartition(")")[2].split()  # the command before it may hold blanks and brackets
 
 
 def group_of(root: paths.Root, task: str, beside: str) -> str | None:

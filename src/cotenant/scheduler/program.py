@@ -23,6 +23,9 @@ from cotenant.web.body import BodyReader
 WRITER_HUNG_SECONDS = 5.0
 """Nobody waits for the writer of verdicts; a plan for all nodes may take a while on a busy machine."""
 
+PREDECESSOR_SECONDS = 3.0
+"""How long the worker of a killed scheduler may hold the address: its next heartbeat tells it that it is alone."""
+
 Started = Callable[[str, int], None]
 
 
@@ -49,7 +52,7 @@ def run(settings: Settings, listen: str, started: Started) -> int:
         FileSource(settings.reports, settings.objects)  # what is wrong with the files is said before anything starts
     else:
         load_configuration(settings.kubeconfig)
-    with web_serving.bind(listen) as listener:
+    with web_serving.bind(listen, patience_seconds=PREDECESSOR_SECONDS) as listener:
         return Supervisor(_workers(settings, listener, started)).run()
 
 

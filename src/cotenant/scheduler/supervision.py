@@ -16,20 +16,25 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from cotenant.kernel import paths
+from cotenant.kernel import paths, tasks
+from cotenant.units.errors import CotenantError
 
 _log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 0.05
 HUNG_SECONDS = 0.2
-"""Without a heartbeat for so long, at two looks, a worker hangs that does not want the processor: stopped, or blocked.
-"""
+"""Without a heartbeat for so long, at two looks, a worker hangs that wants neither processor nor disk: it was stopped,
+or waits for something that does not come."""
 BUSY_SECONDS = 2.0
-"""A worker that computes for longer than this without a heartbeat hangs, too; a large request takes less."""
+"""So much processor time without a heartbeat is a hang, too: a large request takes less. Time in which others have the
+processor does not count, or a busy machine would see its workers ended over and over. Waiting for a disk (a page that
+comes back in, a line of a log) is none before it takes so long."""
 START_SECONDS = 30.0
 """From the start to the first heartbeat."""
 LOOK_SECONDS = 0.05
 STOP_SECONDS = 4.0
+DYING_SECONDS = 1.0
+"""How long a killed worker is waited for; one that is held by the kernel goes later, and the next starts without it."""
 FAST_SECONDS = 1.0
 FAST_WAIT_SECONDS = 1.0
 """A worker that ended by itself within the first is started again after the second."""
@@ -45,14 +50,43 @@ class Worker:
     name: str
     work: Work
     hung_seconds: float = HUNG_SECONDS
+    busy_seconds: float = BUSY_SECONDS
     pid: int = 0
+    dying: int = 0
+    """The process before, which was killed and is still there; 0: none."""
     beats: int = -1
     starts: int = 0
     started_at: float = 0.0
     beat_at: float = 0.0
     has_beaten: bool = False
     suspect: bool = False
+    looks: list[tasks.Activity] = dataclasses.field(default_factory=list)
+    """What it did at the first and at the last look that missed its heartbeat."""
     wait_until: float = 0.0
+
+    def beat(self, now: float) -> None:
+        """Note a heartbeat."""
+        self.beat_at, self.has_beaten = now, True
+        self.listen()
+
+    def listen(self) -> None:
+        """Suspect it of nothing."""
+        self.suspect = False
+        self.looks.clear()
+
+    def is_busy(self, silent_seconds: float) -> bool:
+        """Tell whether a silent worker computes or waits for its turn or a disk, and not for too long."""
+        now = tasks.activity(paths.Root(), self.pid)
+        if now is None:
+            return False
+        first, last = self.looks or (now, now)
+        self.looks = [first, now]
+        if now.processor_seconds - first.processor_seconds >= self.busy_seconds:
+            return False
+        if now.state == tasks.WAITS_FOR_DISK:
+            return silent_seconds < self.hung_seconds + self.busy_seconds
+        # Another thread that computes keeps the first one, whose state this is, from running.
+        return now.state == tasks.RUNS or now.processor_seconds > last.processor_seconds
 
 
 async def _beating(pipe: int) -> None:
@@ -80,15 +114,6 @@ async def _worker(work: Work, earlier: int, pipe: int) -> None:
         beating.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await beating
-
-
-def _wants_processor(pid: int) -> bool:
-    """Tell whether a process runs or waits for its turn; on a busy machine that may take long, and is no hang."""
-    try:
-        text = (paths.Root().proc / str(pid) / "stat").read_text()
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[:1] == ["R"]
 
 
 class Supervisor:
@@ -137,21 +162,28 @@ class Supervisor:
             if pipe == woken:
                 os.read(woken, 4096)
             elif os.read(pipe, 4096):
-                beats[pipe].beat_at = now
-                beats[pipe].has_beaten, beats[pipe].suspect = True, False
+                beats[pipe].beat(now)
         for worker in beats.values():
             self._check(worker, now)
 
     def _start(self, worker: Worker) -> None:
         reading, writing = os.pipe()
         sys.stdout.flush()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory or no process left just now
+            os.close(reading)
+            os.close(writing)
+            worker.wait_until = self._clock() + FAST_WAIT_SECONDS
+            _log.warning("%s cannot be started: %s", worker.name, error.strerror)
+            return
         if pid == 0:
             self._run_worker(worker, reading, writing)
         os.close(writing)
         now = self._clock()
         worker.pid, worker.beats, worker.started_at, worker.beat_at = pid, reading, now, now
-        worker.has_beaten = worker.suspect = False
+        worker.has_beaten = False
+        worker.listen()
         worker.starts += 1
 
     def _run_worker(self, worker: Worker, reading: int, writing: int) -> None:
@@ -172,16 +204,19 @@ class Supervisor:
             os._exit(status)
 
     def _check(self, worker: Worker, now: float) -> None:
+        if worker.dying and _is_gone(worker.dying):
+            worker.dying = 0
         pid, status = os.waitpid(worker.pid, os.WNOHANG)
         if pid:
             self._ended(worker, os.waitstatus_to_exitcode(status), now)
             return
         silent = now - worker.beat_at
         if silent < (worker.hung_seconds if worker.has_beaten else START_SECONDS):
-            worker.suspect = False
+            worker.listen()
             return
-        patience = max(BUSY_SECONDS, worker.hung_seconds)
-        if worker.has_beaten and silent < patience and _wants_processor(worker.pid):
+        # While the kernel still holds the one before, a third would fare no better than this second.
+        if worker.dying or (worker.has_beaten and worker.is_busy(silent)):
+            worker.suspect = False
             return
         if not worker.suspect:
             worker.suspect = True  # a heartbeat that came while we were waiting for our own turn is seen first
@@ -189,15 +224,17 @@ class Supervisor:
         name = f"{worker.name} (process {worker.pid})"
         _log.warning("%s gave no sign of life for %.2f s: ended, started again", name, silent)
         os.kill(worker.pid, signal.SIGKILL)
-        os.waitpid(worker.pid, 0)
+        worker.dying = 0 if self._are_gone([worker.pid], DYING_SECONDS) else worker.pid
         self._forget(worker)
 
     def _ended(self, worker: Worker, code: int, now: float) -> None:
         self._forget(worker)
         if self._ending:
             return
-        if worker.starts == 1 and code > 0 and now - worker.started_at < FAST_SECONDS:
-            self._status, self._ending = code, True  # wrong settings: said once, not for ever
+        # What a person has to mend is said once, not for ever; on a busy machine it takes a while to come out.
+        first_seconds = START_SECONDS if code == CotenantError.exit_status else FAST_SECONDS
+        if worker.starts == 1 and code > 0 and now - worker.started_at < first_seconds:
+            self._status, self._ending = code, True
             return
         if now - worker.started_at < FAST_SECONDS:
             worker.wait_until = now + FAST_WAIT_SECONDS
@@ -208,26 +245,34 @@ class Supervisor:
         worker.pid, worker.beats = 0, -1
 
     def _stop(self) -> None:
-        running = [worker for worker in self._workers if worker.pid]
-        for worker in running:
+        running = [worker.pid for worker in self._workers if worker.pid]
+        for pid in running:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGTERM)
-                os.kill(worker.pid, signal.SIGCONT)
-        deadline = self._clock() + STOP_SECONDS
-        while running and self._clock() < deadline:
-            for worker in list(running):
-                if os.waitpid(worker.pid, os.WNOHANG)[0]:
-                    running.remove(worker)
-            time.sleep(0.01)
-        for worker in running:
-            os.kill(worker.pid, signal.SIGKILL)
-            os.waitpid(worker.pid, 0)
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGCONT)
+        if self._are_gone(running, STOP_SECONDS):
+            return
+        for pid in running:
+            os.kill(pid, signal.SIGKILL)
+        self._are_gone(running, DYING_SECONDS)
+
+    def _are_gone(self, pids: list[int], seconds: float) -> bool:
+        """Wait for the end of processes, at most for so long; those that have ended are taken from the list."""
+        deadline = self._clock() + seconds
+        while True:
+            pids[:] = [pid for pid in pids if not _is_gone(pid)]
+            if not pids or self._clock() >= deadline:
+                return not pids
+            time.sleep(0.005)
+
+
+def _is_gone(pid: int) -> bool:
+    """Reap a process if it has ended, and tell whether it has."""
+    return os.waitpid(pid, os.WNOHANG)[0] == pid
 
 
 def _tell(error: BaseException) -> int:
     """Say what ended a worker, and return its exit status."""
-    from cotenant.units.errors import CotenantError
-
     if isinstance(error, BaseExceptionGroup):
         return max((_tell(one) for one in error.exceptions), default=1)
     if isinstance(error, CotenantError):

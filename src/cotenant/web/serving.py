@@ -1,7 +1,9 @@
 """A server inside a program that has more to do: bound before anything starts, ended by cancellation."""
 
 import contextlib
+import errno
 import socket
+import time
 from collections.abc import Iterator
 
 import uvicorn
@@ -14,13 +16,31 @@ BACKLOG = 2048
 """Volcano opens a new connection for about every second request, sixteen at a time."""
 CONCURRENCY_LIMIT = 64
 """Connections at once; more are answered 503."""
+RETRY_SECONDS = 0.02
 
 
-def bind(listen: str, option: str = "--listen") -> socket.socket:
+def bind(listen: str, option: str = "--listen", patience_seconds: float = 0.0) -> socket.socket:
     """Return a listening socket; ``option`` is where its address was given.
+
+    An address in use is tried for so long, for those whose killed predecessor may be about to leave it.
 
     :raises BadAddress: if the address is malformed or cannot be bound.
     """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return _bind_once(listen, option)
+        except _InUse:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+class _InUse(address.BadAddress):
+    """Something else listens there."""
+
+
+def _bind_once(listen: str, option: str) -> socket.socket:
     host, port = address.split(listen, option)
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -34,7 +54,8 @@ def bind(listen: str, option: str = "--listen") -> socket.socket:
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise address.BadAddress(f"{option} {listen}: {error.strerror}; choose another address or port") from None
+        refused = _InUse if error.errno == errno.EADDRINUSE else address.BadAddress
+        raise refused(f"{option} {listen}: {error.strerror}; choose another address or port") from None
     return listener
 
 
