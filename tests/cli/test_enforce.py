@@ -6,6 +6,9 @@ import pytest
 from tests.act.machine import Machine
 
 from cotenant.cli import app
+from cotenant.kernel import paths
+from cotenant.local import groups
+from cotenant.units.limit import Limit
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +72,28 @@ def test_the_same_plan_is_applied_and_nothing_is_left_to_do(files: Files, capsys
     for item in done:
         assert (files.machine.directory / item["path"]).read_text() == f"{item['new']}\n"
     assert files.run(capsys, "--json")[:2] == (0, [])
+
+
+def test_a_policy_that_is_off_leaves_a_running_command_its_priority(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(tmp_path / "root", "mainline-v1", cpus=8)
+    pod = machine.path("cpu", machine.pod("be", "BestEffort", "BE"), "cpu.idle")
+    for group in ("cotenant-be", "cotenant-be/make"):
+        machine.group(group)
+    machine.show(everything=True)
+    files = Files(machine, tmp_path)
+    own = groups.Groups(paths.Root(machine.directory))
+    own.apply(own.contents("cotenant-be/make", "BE", groups.Limits(cpu_millicores=Limit(2000))))
+    written = {place: place.read_text() for place in machine.directory.glob("sys/fs/cgroup/**/cotenant-be/**/cpu.*")}
+    assert (machine.directory / machine.path("cpu", "cotenant-be/make", "cpu.idle")).read_text() == "1\n"
+    files.run(capsys, "--json")
+    assert (machine.directory / pod).read_text() == "1\n"
+    files.slo = "kind: NodeSLO\nspec: {}\n"
+    _, plan, _ = files.run(capsys, "--json")
+    assert not [item for item in plan if "cotenant-be" in item["path"]]
+    assert (machine.directory / pod).read_text() == "0\n"
+    assert {place: place.read_text() for place in written} == written
 
 
 def test_what_was_written_is_released_when_the_policy_is_off(files: Files, capsys: pytest.CaptureFixture[str]) -> None:

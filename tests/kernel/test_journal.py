@@ -29,6 +29,25 @@ def test_the_first_old_value_stays(tmp_path: pathlib.Path) -> None:
     assert (entry.old, entry.values, entry.complete) == ("1024\n", ["2", "2", "3", "3"], True)
 
 
+def test_what_a_commands_start_wrote_is_its_groups_own_to_whoever_enforces(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(PATH, "1024")
+
+    def put(value: str, strategy: str) -> dict[str, str | None]:
+        item = PlanItem(op="write", path=PATH, new=value, strategy=strategy, reason="a test")
+        executor.Executor(tree.root).apply([item])
+        return executor.Executor(tree.root).journalled()
+
+    assert put("512", journal.STARTING) == {}
+    assert put("2", "suppress") == put("3", "isolate") == {PATH: "512"}
+    executor.Executor(tree.root).journal.compact()
+    assert executor.Executor(tree.root).journalled() == {PATH: "512"}
+    assert put("512", "suppress") == {}
+    assert put("7", "suppress") == {PATH: "512"}
+    assert undo.restore(executor.Executor(tree.root)).complete
+    assert tree.read(PATH) == "1024\n"
+
+
 def test_a_torn_line_is_no_change_and_the_next_starts_anew(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path, v1=("cpu",))
     tree.file(PATH, "1024")

@@ -83,9 +83,9 @@ class Executor:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def journalled(self) -> dict[str, str | None]:
-        """Return the files that hold something because of us, with their content before us.
+        """Return the files that hold something because somebody enforces, with their content before that.
 
-        A process that was given a core-scheduling cookie is there as ``proc/<pid>``: it had none.
+        What the start of a command gave its group is the group's own, and no business of a strategy's. A process that was given a core-scheduling cookie is there as ``proc/<pid>``: it had none.
         """
         self.journal.refresh()
         found: dict[str, str | None] = {}
@@ -93,14 +93,14 @@ class Executor:
         for entry in self.journal.of_this_boot():
             if entry.line.op == "core_cookie":
                 found[entry.path] = ""
-            if entry.line.op != "write":
+            if entry.line.op != "write" or not entry.is_held:
                 continue
             directory = os.path.dirname(entry.path)
             if directory not in inodes:
                 inodes[directory] = self._quick_inode(directory)
             known = (entry.line.dev, entry.line.ino)
             if inodes[directory] is not None and known in (inodes[directory], (0, 0)):
-                found[entry.path] = None if entry.old is None else entry.old.removesuffix("\n")
+                found[entry.path] = None if entry.own is None else entry.own.removesuffix("\n")
         return found
 
     def _quick_inode(self, directory: str) -> tuple[int, int] | None:

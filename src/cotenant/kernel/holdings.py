@@ -23,7 +23,7 @@ def read(root: paths.Root, without: frozenset[str] = frozenset()) -> list[HeldFi
                 actual=actual,
                 strategy=line.strategy,
                 reason=line.reason,
-                original=None if entry.old is None else entry.old.strip(),
+                original=None if entry.own is None else entry.own.strip(),
             )
         )
     return sorted(found, key=lambda held: held.path)

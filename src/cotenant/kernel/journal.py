@@ -20,6 +20,8 @@ from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import Op, PlanItem
 
 COMPACTED_ABOVE_BYTES = 1 << 20
+STARTING = "run"
+"""The strategy of items that set a group up for a command: what they write is the group's own to whoever enforces."""
 UNDOING = "restore"
 """The strategy of items that undo: what they lose beside themselves was lost already, and they may go unrecorded."""
 
@@ -54,6 +56,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Not written by us, but lost by what we wrote beside it (the weight of a group that is made idle)."""
     strategy: str = ""
     reason: str = ""
+    given: str | None = None
+    """What the start of the group's command had put there, while somebody who enforces holds the file."""
     irreversible: bool = False
     started: str = ""
     """The task's start time, which tells it from a later one with the same id."""
@@ -79,6 +83,16 @@ class Entry:
     @property
     def old(self) -> str | None:
         return self.line.old
+
+    @property
+    def own(self) -> str | None:
+        """What the file held before anybody enforced: a command's start gives its group files of their own."""
+        return self.old if self.line.given is None else self.line.given
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether somebody who enforces wrote it, and not only the start of a command."""
+        return self.line.strategy != STARTING
 
     @property
     def irreversible(self) -> bool:
@@ -144,13 +158,20 @@ class Journal:
             if entry is not None:
                 entry.values += line.values
                 entry.complete = True
+                given = entry.line.given
+                if given is not None and line.values and line.values[-1] == given.strip():
+                    entry.line = msgspec.structs.replace(entry.line, given=None, strategy=STARTING)
         elif entry is None:
             self.entries[line.key] = Entry(line, list(line.values), line.complete)
         else:
             entry.values += line.values
             entry.complete = line.complete
+            if not entry.is_held and line.strategy not in (STARTING, UNDOING):
+                entry.line = msgspec.structs.replace(
+                    entry.line, given=line.old, strategy=line.strategy, reason=line.reason
+                )
             if line.rebased:
-                entry.line = msgspec.structs.replace(entry.line, old=line.old)
+                entry.line = msgspec.structs.replace(entry.line, old=line.old, given=None)
             if line.irreversible and not entry.line.irreversible:
                 entry.line = msgspec.structs.replace(entry.line, irreversible=True, reason=line.reason)
 

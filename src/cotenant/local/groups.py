@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from cotenant.kernel import executor, outcome, paths, priority, tasks
+from cotenant.kernel import executor, journal, outcome, paths, priority, tasks
 from cotenant.local import errors
 from cotenant.model.policy import DEFAULT_GROUP_IDENTITY
 from cotenant.model.priority import InterfaceName, PriorityInterface, Setting
@@ -23,7 +23,7 @@ from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import PlanItem
 
 Qos = Literal["LSR", "LS", "BE", "SYSTEM"]
-STRATEGY = "run"
+STRATEGY = journal.STARTING
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory")
 PERIOD_USEC = 100_000
