@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.act.machine import Machine, usage, writes
 
-from cotenant.act import cpu_pool, cpu_suppress
+from cotenant.act import cpu_pool, cpu_suppress, offline_cpus, offline_quota
 from cotenant.model import policy
 from cotenant.model.node import Cpu, Usage, Use
 from cotenant.units import cpulist
@@ -33,7 +33,7 @@ def given_cpus(cpus: str) -> Mapping[str, Any]:
     ("cpus", "target", "old", "new"), [(104, 500, 50, 2), (8, 2500, 8, 3), (4, 3999, 2, 3), (96, 41001, 40, 42)]
 )
 def test_cpus_follow_the_target_and_rise_slowly(cpus: int, target: float, old: int, new: int) -> None:
-    assert cpu_suppress.cpu_count(cpus, target, old) == new
+    assert offline_cpus.cpu_count(cpus, target, old) == new
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_cpus_follow_the_target_and_rise_slowly(cpus: int, target: float, old: i
 def test_quota_follows_the_target_outside_a_dead_band(
     cpus: int, target: float, current: int, written: int | None
 ) -> None:
-    assert cpu_suppress.quota_usec(cpus, target, Limit(None if current < 0 else current)) == written
+    assert offline_quota.quota_usec(cpus, target, Limit(None if current < 0 else current)) == written
 
 
 @pytest.mark.parametrize(("cpus", "floor"), [(1, 1), (2, 1), (4, 1), (5, 2), (8, 2), (104, 2)])
 def test_both_policies_keep_the_same_floor(cpus: int, floor: int) -> None:
-    assert cpu_suppress.floor_cpus(cpus) == floor
-    assert cpu_suppress.cpu_count(cpus, -50_000, cpus) == floor
-    assert cpu_suppress.quota_usec(cpus, -50_000, Limit(None)) == floor * 100_000
+    assert offline_quota.floor_cpus(cpus) == floor
+    assert offline_cpus.cpu_count(cpus, -50_000, cpus) == floor
+    assert offline_quota.quota_usec(cpus, -50_000, Limit(None)) == floor * 100_000
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_share_is_no_more_than_the_pods_own_limit(machine: Make) -> None:
 @settings(max_examples=80, deadline=None)
 def test_shares_sum_to_the_target_and_none_is_refused(total: int, parts: list[tuple[int, int | None]]) -> None:
     weights, caps = [part[0] for part in parts], [part[1] for part in parts]
-    shares = cpu_suppress.split(total, weights, caps)
+    shares = offline_quota.split(total, weights, caps)
     assert all(share >= 1000 for share in shares)
     assert all(cap is None or share <= cap for share, cap in zip(shares, caps, strict=True))
     most = sum(caps) if all(caps) else math.inf
@@ -226,7 +226,7 @@ def test_without_usage_it_is_skipped_with_a_reason(machine: Make) -> None:
 def test_usage_that_hovers_at_a_boundary_does_not_make_the_cpus_flap() -> None:
     count, seen = 8, []
     for step in range(40):
-        count = cpu_suppress.cpu_count(8, 4000 + (100 if step % 2 else -100), count)
+        count = offline_cpus.cpu_count(8, 4000 + (100 if step % 2 else -100), count)
         seen.append(count)
     assert set(seen[10:]) == {4}
 

@@ -95,8 +95,15 @@ class Tree:
             path = self.handles[fh or 0].path
         with self.guard:
             mode, inode = self._entry(path.strip("/"))
+            links = 2 + self._directories_in(path.strip("/")) if stat.S_ISDIR(mode) else 1
         number = inode or zlib.crc32(path.encode()) + (1 << 32)
-        return {"st_mode": mode, "st_nlink": 2 if stat.S_ISDIR(mode) else 1, "st_size": 0, "st_ino": number}
+        return {"st_mode": mode, "st_nlink": links, "st_size": 0, "st_ino": number}
+
+    def _directories_in(self, path: str) -> int:
+        """Return how many directories one holds, which a kernel shows as links to it."""
+        with contextlib.suppress(OSError):
+            return len(self.kernel.group(path).children)
+        return sum(f"{path}/{name}".lstrip("/") in self.directories for name in self.directories.get(path, ()))
 
     def release(self, path: str | None, fh: int) -> int:
         self.handles.pop(fh, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.kernel.tree import Tree
 
-from cotenant.kernel import errno_table, executor, lock, restoration, undo
+from cotenant.kernel import errno_table, executor, journal, lock, restoration, undo
 from cotenant.units.clock import ManualClock
 from cotenant.units.plan import PlanItem
 
@@ -114,6 +114,24 @@ def test_a_refused_value_is_not_tried_again_until_it_changes(tree: Tree) -> None
     writer = executor.Executor(tree.root, write=refusing("cpu.shares", errno.EINVAL))
     states = [writer.apply([write(SHARES, value)])[0].state for value in ("7", "7", "7", "8", "8")]
     assert states == ["refused", "held", "held", "refused", "held"]
+
+
+def test_what_does_not_fit_its_neighbours_is_tried_again_soon(tree: Tree) -> None:
+    clock, quota = ManualClock(), f"{POD}/cpu.cfs_quota_us"
+    writer = executor.Executor(tree.root, clock=clock, write=refusing("cpu.cfs_quota_us", errno.EINVAL, times=1))
+    states = []
+    for _ in range(3):
+        states.append(writer.apply([write(quota, "50000")])[0].state)
+        clock.advance(6)
+    assert states == ["refused", "held", "written"]
+
+
+def test_an_undo_is_tried_again_at_once(tree: Tree) -> None:
+    writer = executor.Executor(tree.root, write=refusing("cpu.shares", errno.EINVAL, times=1))
+    undoing = PlanItem(op="write", path=SHARES, new="7", strategy=journal.UNDOING, reason="a test")
+    assert writer.apply([write(SHARES, "7")])[0].state == "refused"
+    assert writer.apply([write(SHARES, "7")])[0].state == "held"
+    assert writer.apply([undoing])[0].state == "written"
 
 
 def test_denied_is_tried_again_after_a_minute(tree: Tree) -> None:

@@ -189,6 +189,13 @@ def test_a_burst_in_the_way_of_a_quota_is_lowered() -> None:
     assert names(ordered) == ["cpu.max.burst=10000", "cpu.max=10000 100000"]
 
 
+def test_a_quota_too_small_for_its_period_is_not_held_on_the_way() -> None:
+    inner, around = f"{TOP}/a/1/cpu.cfs_quota_us", f"{TOP}/a/cpu.cfs_quota_us"
+    current = {inner: "4000", around: "400000", f"{TOP}/a/1/cpu.cfs_period_us": "1000"}
+    items = ordering.order([write(around, "50000"), write(inner, "-1")], current)
+    assert [(item.path, item.new) for item in items] == [(inner, "-1"), (around, "50000")]
+
+
 def test_shares_follow_the_end_of_idle_and_are_left_out_in_idle() -> None:
     items = [write("g/cpu.shares", "512"), write("g/cpu.idle", "0")]
     assert names(ordering.order(items, {"g/cpu.idle": "1"})) == ["cpu.idle=0", "cpu.shares=512"]

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from cotenant.act.draft import Draft
 from cotenant.model.pod import Container
 from cotenant.model.snapshot import PodGroup, Snapshot
-from cotenant.units import cpulist
+from cotenant.units import cpulist, ordering
 from cotenant.units.limit import Limit
 
 DEFAULT_PERIOD_USEC = 100_000
-MIN_QUOTA_USEC = 1_000
+MIN_QUOTA_USEC = ordering.MIN_QUOTA_USEC
 MIN_SHARES, MAX_SHARES = 2, 262_144
 
 

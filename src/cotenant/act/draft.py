@@ -7,6 +7,7 @@ journal shows a write of ours.
 """
 
 import dataclasses
+from collections.abc import Callable, Iterable
 
 from cotenant.model.snapshot import Controller, Snapshot
 from cotenant.units import contents, ordering
@@ -101,7 +102,11 @@ class Plan:
     """What every file that a strategy owns should hold, written now or before."""
 
 
-def merge(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
+Fitting = Callable[[Snapshot, Iterable[Target]], list[Target]]
+"""What targets have to be in place of others, or besides, for the kernel to take them all."""
+
+
+def merge(snapshot: Snapshot, drafts: list[Draft], fitting: Fitting = lambda snapshot, targets: []) -> Plan:
     """Return the plan of several drafts: one value a file, and nothing for a file that has its value already."""
     owners: dict[str, Target] = {}
     for draft in drafts:
@@ -112,12 +117,14 @@ def merge(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
     for draft in drafts:
         for target in draft.releases:
             owners.setdefault(target.owned, target)
-    items: list[PlanItem] = []
+    fitted = {target.owned: target for target in fitting(snapshot, owners.values())}
+    owners |= fitted
+    items = [item for target in fitted.values() if (item := step(snapshot, target))]
     for draft in drafts:
         own = [t for t in (*draft.targets, *draft.releases) if owners[t.owned] is t]
         # A group is made before its files are written; everything else follows the writes.
         items += [step for step in draft.steps if step.op == "mkdir"]
-        items += [item for target in own if (item := _write(snapshot, target))]
+        items += [item for target in own if (item := step(snapshot, target))]
         items += [step for step in draft.steps if step.op != "mkdir"]
     return Plan(
         items=tuple(items),
@@ -136,7 +143,8 @@ def _is_tighter(target: Target, owner: Target) -> bool:
     return wanted < held
 
 
-def _write(snapshot: Snapshot, target: Target) -> PlanItem | None:
+def step(snapshot: Snapshot, target: Target) -> PlanItem | None:
+    """Return the write that makes a file what it should be, or None where it is that already."""
     current = snapshot.files.read(target.path)
     if current is not None and contents.same(target.path.rpartition("/")[2], target.value, current):
         return None

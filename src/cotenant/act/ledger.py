@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from cotenant.act import cgroup, cpu_suppress, withheld
+from cotenant.act import cgroup, cpu_suppress, offline_quota, withheld
 from cotenant.model.ledger import Entry
 from cotenant.model.node import Use
 from cotenant.model.pod import Pod
@@ -80,5 +80,5 @@ def _is_bound(snapshot: Snapshot, slo: NodeSlo, used: Mapping[str, float], compl
     target = cpu_suppress.target_millicores(snapshot, slo)
     if target is None or not complete:
         return None
-    allowed = max(target, cpu_suppress.floor_cpus(len(snapshot.topology.cpus)) * 1000)
+    allowed = max(target, offline_quota.floor_cpus(len(snapshot.topology.cpus)) * 1000)
     return sum(used.values()) >= BINDING_RATIO * allowed

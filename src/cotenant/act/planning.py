@@ -1,7 +1,7 @@
 """All strategies together: one snapshot and one policy in, one plan out."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,25 +17,16 @@ from cotenant.act import (
     group_identity,
     memory_evict,
     memory_qos,
+    nested,
     network,
     resctrl,
+    sequence,
     system,
 )
 from cotenant.act.draft import Draft, Plan, merge
 from cotenant.act.registry import ORDER, STRATEGIES
 from cotenant.model.policy import NodeSlo
 from cotenant.model.snapshot import Files, HeldFiles, Snapshot
-from cotenant.units import ordering
-
-_BESIDE = (
-    *ordering.QUOTA_FILES,
-    *ordering.BURST_FILES,
-    *ordering.CPUSET_FILES,
-    *dict.fromkeys(name for chain in ordering.CHAINS for name in chain),
-    "cpu.cfs_period_us",
-    "cpu.idle",
-)
-"""Files whose value decides in which order others of the same group may be written."""
 
 MODULES = (
     group_identity,
@@ -135,34 +126,7 @@ def _drafted(snapshot: Snapshot, slo: NodeSlo, name: str) -> Draft:
 
 
 def _merged(snapshot: Snapshot, drafts: list[Draft]) -> Plan:
-    merged = merge(snapshot, drafts)
+    merged = merge(snapshot, drafts, nested.quotas)
     misread = tuple(f"pod {pod.key}: {problem}" for pod in snapshot.pods for problem in pod.problems)
     misread += snapshot.node.problems
-    items = tuple(ordering.order(merged.items, _current(snapshot, merged)))
-    return dataclasses.replace(merged, items=items, notices=misread + merged.notices)
-
-
-def _current(snapshot: Snapshot, merged: Plan) -> dict[str, str]:
-    """Return the content of what bears on the order of the plan's writes: files beside them, above and below."""
-    written = {(item.path or "").rpartition("/")[0] for item in merged.items if item.op == "write"}
-    if not written:
-        return {}
-    groups = {group.path for group in snapshot.groups}
-    groups |= {child.path for group in snapshot.groups for child in group.containers}
-    groups |= set(snapshot.qos_paths.values())
-    above = {place for path in written for place in _upwards(path)}
-    tops = {hierarchy.path for hierarchy in snapshot.hierarchies.values()} & above
-    places = {f"{top}/{group}" for top in tops for group in groups}
-    related = {place for place in places if place in above or any(p in written for p in _upwards(place))} | written
-    files = snapshot.files
-    paths = (f"{place}/{name}" for place in sorted(related) for name in _BESIDE)
-    found = {path: files.read(path) for path in paths if files.exists(path)}
-    found |= {item.path: item.old for item in merged.items if item.op == "write" and item.path}
-    return {path: text for path, text in found.items() if text is not None}
-
-
-def _upwards(path: str) -> Iterator[str]:
-    """Yield a path and every directory above it."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
+    return dataclasses.replace(merged, items=sequence.ordered(snapshot, merged.items), notices=misread + merged.notices)

@@ -5,7 +5,7 @@ path took it, what it took.
 """
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from cotenant.model.node import Usage, Use
 from cotenant.units import ordering
@@ -47,23 +47,47 @@ def _mean(newest: Use, recent: Iterable[Use]) -> Use:
 
 
 def calm(items: Sequence[PlanItem], cpus: int, tightened_s_ago: float | None) -> tuple[PlanItem, ...]:
-    """Return a plan without quotas of suppression that hardly change, and without raises just after a tightening."""
+    """Return a plan without quotas of suppression that hardly change, and without raises just after a tightening.
+
+    What is to be written inside a group goes with that group's own quota: v1 takes none above the one around it.
+    """
     holding = tightened_s_ago is not None and tightened_s_ago < HOLD_SECONDS
-    return tuple(item for item in items if not _waits(item, cpus, holding))
+    changes: dict[str, tuple[str | None, str | None]] = {}
+    for item in filter(_is_suppression, items):
+        first, _ = changes.get(_group(item), (item.old, None))
+        changes[_group(item)] = first, item.new
+    waiting = {group for group, (old, new) in changes.items() if _waits(old, new, cpus, holding)}
+    return tuple(
+        item for item in items if not _is_suppression(item) or _outermost(_group(item), changes) not in waiting
+    )
 
 
-def _waits(item: PlanItem, cpus: int, holding: bool) -> bool:
+def _group(item: PlanItem) -> str:
+    return (item.path or "").rpartition("/")[0]
+
+
+def _outermost(group: str, changes: Collection[str]) -> str:
+    """Return the outermost changed group around one, or itself."""
+    found = above = group
+    while above := above.rpartition("/")[0]:
+        found = above if above in changes else found
+    return found
+
+
+def _is_suppression(item: PlanItem) -> bool:
     name = (item.path or "").rpartition("/")[2]
-    if item.op != "write" or item.strategy != "cpu_suppress" or name not in ordering.QUOTA_FILES:
-        return False
-    old, new = _quota(item.old), _quota(item.new)
+    return item.op == "write" and item.strategy == "cpu_suppress" and name in ordering.QUOTA_FILES
+
+
+def _waits(before: str | None, after: str | None, cpus: int, holding: bool) -> bool:
+    old, new = _quota(before), _quota(after)
     if old is None or new is None or old.value is None:
         return False
     if holding and old < new:
         return True
     if new.value is None:
         return False
-    period = int((item.new or "").partition(" ")[2] or 100_000)
+    period = int((after or "").partition(" ")[2] or 100_000)
     return abs(new.value - old.value) < DEADBAND_RATIO * cpus * period
 
 

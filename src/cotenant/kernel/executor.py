@@ -85,7 +85,8 @@ class Executor:
     def journalled(self) -> dict[str, str | None]:
         """Return the files that hold something because somebody enforces, with their content before that.
 
-        What the start of a command gave its group is the group's own, and no business of a strategy's. A process that was given a core-scheduling cookie is there as ``proc/<pid>``: it had none.
+        What the start of a command gave its group is the group's own, and no business of a strategy's. A process that
+        was given a core-scheduling cookie is there as ``proc/<pid>``: it had none.
         """
         self.journal.refresh()
         found: dict[str, str | None] = {}
@@ -215,7 +216,8 @@ class Executor:
             if current is not None and contents.same(name, new, current):
                 self._refusals.release(path)
                 return Outcome(item, "same", actual=_stripped(current))
-            if self._refusals.is_held(path, new, directory.inode):
+            # An undo is tried twice: what a neighbour stood in the way of is accepted after that one.
+            if item.strategy != journal.UNDOING and self._refusals.is_held(path, new, directory.inode):
                 return Outcome(item, "held", actual=_stripped(current))
             rewritten = self._was_rewritten(path, current, directory.inode)
             if not commit:

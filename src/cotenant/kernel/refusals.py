@@ -5,7 +5,8 @@ import dataclasses
 from cotenant.kernel import errno_table
 from cotenant.units.clock import Clock
 
-HELD_SECONDS = 60.0
+HELD_SECONDS: dict[errno_table.Again, float] = {"soon": 10.0, "in_a_minute": 60.0}
+"""For how long a refused write is held; one that is not here is held until its value is another."""
 HELD_MAX = 10_000
 
 
@@ -29,7 +30,8 @@ class Refusals:
             return
         if len(self._held) >= HELD_MAX:
             self._held.clear()
-        until = self._clock.monotonic() + HELD_SECONDS if decision.again == "in_a_minute" else None
+        seconds = HELD_SECONDS.get(decision.again)
+        until = None if seconds is None else self._clock.monotonic() + seconds
         self._held[path] = _Refusal(value, inode, until)
 
     def __contains__(self, path: str) -> bool:

@@ -154,8 +154,11 @@ class KernelFiles:
         return name in names
 
     def directories(self, path: str) -> tuple[str, ...]:
+        place = f"{self._prefix}/{path}"
         try:
-            with os.scandir(f"{self._prefix}/{path}") as entries:
+            if os.stat(place).st_nlink == 2:
+                return ()  # itself and its name: each directory below would link to it
+            with os.scandir(place) as entries:
                 return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
         except OSError:
             return ()

@@ -18,6 +18,7 @@ from cotenant.kernel import executor, journal, outcome, paths, priority, tasks
 from cotenant.local import errors
 from cotenant.model.policy import DEFAULT_GROUP_IDENTITY
 from cotenant.model.priority import InterfaceName, PriorityInterface, Setting
+from cotenant.units import ordering
 from cotenant.units.limit import NONE, Limit
 from cotenant.units.malformed import MALFORMED
 from cotenant.units.plan import PlanItem
@@ -27,7 +28,6 @@ STRATEGY = journal.STARTING
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory")
 PERIOD_USEC = 100_000
-MIN_QUOTA_USEC = 1000
 PREFIX = "cotenant"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DONE: frozenset[outcome.State] = frozenset({"written", "same", "planned"})
@@ -190,7 +190,7 @@ class Groups:
 
     def _limits(self, path: str, limits: Limits, reason: str) -> Iterator[PlanItem]:
         quota = limits.cpu_millicores.value
-        quota_usec = None if quota is None else max(MIN_QUOTA_USEC, quota * PERIOD_USEC // 1000)
+        quota_usec = None if quota is None else max(ordering.MIN_QUOTA_USEC, quota * PERIOD_USEC // 1000)
         memory = limits.memory_bytes.value
         for mount in self.mounts:
             group = mount.path / path

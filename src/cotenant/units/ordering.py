@@ -30,6 +30,8 @@ CORE_SYSCTL = "sched_core"
 BVT_FILE = "cpu.bvt_warp_ns"
 
 MAX_QUOTA = Fraction(1 << 62)
+MIN_QUOTA_USEC = 1000
+"""The kernel takes no less."""
 _FIRST_OPS = ("mkdir",)
 _LAST_OPS = {"move_task": 0, "set_policy": 1, "core_cookie": 2, "rmdir": 3, "evict": 4}
 
@@ -225,7 +227,9 @@ def _quotas(items: list[PlanItem], current: Mapping[str, str]) -> tuple[list[Pla
         old = _ratio(path, current.get(path, item.old), current)
         new = _ratio(path, item.new, current)
         low = min(limit(path, False), limit(path, True))
-        if low < old:
+        if low < old and low != new and int(low * _period(path, current)) < MIN_QUOTA_USEC:
+            down.append(item)  # too little to be said in so short a period: it is held by the one around it
+        elif low < old:
             text = item.new if low == new else _quota_text(path, low, current)
             down.append(msgspec.structs.replace(item, new=text))
             if new > low:

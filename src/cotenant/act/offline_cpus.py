@@ -1,0 +1,110 @@
+"""Offline work held by CPU sets: which CPUs it gets, in which groups they are stated, and how they are given back."""
+
+import math
+from collections.abc import Iterable
+
+from cotenant.act import cgroup, cpu_pool, nested, offline_quota
+from cotenant.act.draft import Draft
+from cotenant.model.snapshot import PodGroup, Snapshot
+
+DEADBAND_MIN_MILLICORES = 250
+"""A CPU is added only when the target passes the present number by as much (or 1 % of the node): no flapping."""
+
+
+def cpu_count(cpus: int, target: float, old: int) -> int:
+    """Return how many CPUs offline work gets: the target rounded up, never below the floor, rising slowly."""
+    wanted = max(math.ceil(target / 1000), offline_quota.floor_cpus(cpus))
+    deadband = max(cpus * 1000 * offline_quota.DEADBAND_RATIO, DEADBAND_MIN_MILLICORES)
+    if wanted == old + 1 and wanted > offline_quota.floor_cpus(cpus) and target - old * 1000 < deadband:
+        return old
+    return min(wanted, old + math.ceil(offline_quota.RISE_RATIO * cpus)) if wanted > old else wanted
+
+
+def hold(draft: Draft, target: float) -> None:
+    snapshot = draft.snapshot
+    available = cpu_pool.offline_pool(snapshot)
+    if not available:
+        draft.left_out.append("every CPU is reserved or exclusive: offline work cannot be given any of its own")
+        return
+    count = cpu_count(len(snapshot.topology.cpus), target, len(_present(snapshot)))
+    wanted = choose(snapshot, min(count, len(available)))
+    reason = (
+        f"offline work may use {len(wanted)} of {len(available)} CPUs: {max(target, 0):.0f} millicores are left to it"
+    )
+    static = snapshot.topology.kubelet_policy == "static"
+    for group, is_container in groups(snapshot):
+        # The kubelet starts containers with all CPUs: narrower parents would refuse that under its static policy.
+        narrow = is_container or not static
+        cgroup.set_cpus(
+            draft, group, wanted if narrow else available, reason if narrow else "kept wide for the kubelet"
+        )
+    for group, cpus in _nested(snapshot, wanted).items():
+        cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
+
+
+def choose(snapshot: Snapshot, count: int) -> list[int]:
+    """Return the CPUs for offline work: of LSR pods' and of free CPUs in proportion, by whole cores and spread."""
+    available = cpu_pool.offline_pool(snapshot)
+    lsr = cpu_pool.held(snapshot, "LSR") & available
+    free = available - lsr
+    from_lsr = count * len(lsr) // (len(lsr) + len(free)) if available else 0
+    by_id = {cpu.id: cpu for cpu in snapshot.topology.cpus}
+    picked = cpu_pool.pick([by_id[cpu] for cpu in free], count - from_lsr)
+    return picked + cpu_pool.pick([by_id[cpu] for cpu in lsr], count - len(picked))
+
+
+def _present(snapshot: Snapshot) -> frozenset[int]:
+    """Return the CPUs that offline work has now: its QoS directory's, or its containers' under the static policy."""
+    directory = snapshot.qos_paths.get("BestEffort")
+    here = cgroup.cpus(snapshot, directory) if directory else None
+    if snapshot.topology.kubelet_policy == "static" or here is None:
+        children = [c.path for group in cgroup.offline_groups(snapshot) for c in group.containers]
+        lists = [cpus for path in children if (cpus := cgroup.cpus(snapshot, path)) is not None]
+        here = frozenset().union(*lists) if lists else here
+    return snapshot.topology.ids if here is None else here
+
+
+def groups(snapshot: Snapshot) -> list[tuple[str, bool]]:
+    """Return every group that holds offline work, parents first, and whether it is a container's."""
+    found: list[tuple[str, bool]] = []
+    directory = snapshot.qos_paths.get("BestEffort")
+    if directory:
+        found.append((directory, False))
+    for group in snapshot.groups:
+        if _is_held(group):
+            found.append((group.path, False))
+            found += [(container.path, True) for container in group.containers]
+    return found
+
+
+def _nested(snapshot: Snapshot, wanted: Iterable[int]) -> dict[str, frozenset[int]]:
+    return nested.narrowed(snapshot, [group for group, _ in groups(snapshot)], frozenset(wanted))
+
+
+def _is_held(group: PodGroup) -> bool:
+    """Return whether a group is held: its pod is offline, or it sits in the offline directory and holds all it can."""
+    if group.pod is not None and group.pod.best_effort:
+        return True
+    return group.qos == "BestEffort"
+
+
+def widen(draft: Draft, reason: str) -> None:
+    snapshot = draft.snapshot
+    if "CPU sets" in snapshot.left_to_others:
+        return
+    available = cpu_pool.offline_pool(snapshot)
+    for group, _ in groups(snapshot):
+        cgroup.keep_cpus(draft, group, available, reason)
+    for group, cpus in _nested(snapshot, available).items():
+        cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
+
+
+def release(draft: Draft, reason: str) -> None:
+    snapshot = draft.snapshot
+    if "CPU sets" in snapshot.left_to_others:
+        return
+    available = cpu_pool.offline_pool(snapshot)
+    for group, _ in groups(snapshot):
+        cgroup.release_cpus(draft, group, available, reason)
+    for group, cpus in _nested(snapshot, available).items():
+        cgroup.release_cpus(draft, group, cpus, reason)
