@@ -1,3 +1,6 @@
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +20,16 @@ def row(level: float, coverage: float = 1.0) -> Row:
 )
 def test_rounding_is_half_up(level: float, score: int) -> None:
     assert scores.kube_scores(scores.effective_levels([row(level)], "default")) == [score]
+
+
+def test_a_half_is_rounded_up_however_the_level_came_about() -> None:
+    for level in range(101):
+        for coverage in range(0, 101, 4):
+            rows = [row(level / 100, coverage / 100), row(0.2)]
+            mean = (Fraction(level, 100) + Fraction(2, 10)) / 2
+            share = Fraction(coverage, 100)
+            exact = 10 * (1 - share * Fraction(level, 100) - (1 - share) * mean) + Fraction(1, 2)
+            assert scores.kube_scores(scores.effective_levels(rows, "default"))[0] == math.floor(exact)
 
 
 @given(st.lists(st.one_of(st.none(), st.builds(row, ratios, ratios)), max_size=20))
