@@ -39,7 +39,14 @@ async def test_every_verb_answers_json(client: httpx.AsyncClient, request_body: 
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()
-    assert (await client.get(path)).status_code == 405
+    refused = await client.get(path)
+    assert (refused.status_code, list(refused.json())) == (405, ["error"])
+
+
+async def test_a_path_that_is_not_there_is_answered_in_json(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/kube/filtr", content=b"{}", headers=JSON)
+    assert (answer.status_code, list(answer.json())) == (404, ["error"])
+    assert "/kube/filtr" in answer.json()["error"]
 
 
 @pytest.mark.parametrize(

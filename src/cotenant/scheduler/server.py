@@ -38,6 +38,14 @@ def _refusal(status: int, text: str) -> Response:
     return _json({"error": text}, status)
 
 
+async def _not_found(request: Request, error: Exception) -> Response:
+    return _refusal(404, f"no such path: {request.url.path}; schedulers ask /kube/… and /volcano/…")
+
+
+async def _not_allowed(request: Request, error: Exception) -> Response:
+    return _refusal(405, f"not with {request.method}; schedulers send POST")
+
+
 class Endpoints:
     """The routes of one extender."""
 
@@ -66,7 +74,7 @@ class Endpoints:
             Route("/", self._page.application, methods=["GET"]),
             Route("/static/{name}", self._page.application, methods=["GET"]),
         ]
-        return Starlette(routes=routes)
+        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
 
     def _verb(self, verb: str, answer: Answer) -> Callable[[Request], object]:
         metrics = self._extender.metrics
