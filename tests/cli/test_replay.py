@@ -84,6 +84,18 @@ def test_a_line_that_is_no_sample_ends_it_with_its_number(
     assert printed.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("tail", "status"), [('{"node":"n","ti', 3), ('{"node":"n"}', 2), ("nonsense", 2)])
+def test_only_half_an_object_is_taken_for_a_line_that_was_cut_off(
+    tail: str, status: int, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "s.jsonl", 2)
+    file.write_text(file.read_text() + tail)
+    assert app.run(["replay", str(file), "--json"]) == status
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert f"{file}:3: " in printed.err
+
+
 def test_a_sample_without_any_time_is_named_by_its_line(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

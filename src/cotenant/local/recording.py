@@ -4,6 +4,8 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+import msgspec
+
 from cotenant.detect import errors
 from cotenant.model import sample
 from cotenant.units.malformed import MALFORMED
@@ -37,10 +39,21 @@ def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
             try:
                 yield number, sample.decode(line)
             except MALFORMED as error:
-                if not line.endswith(b"\n") and line.lstrip().startswith(b"{"):
+                if not line.endswith(b"\n") and _is_torn(line):
                     raise errors.TornSamples(
                         f"{path}:{number}: the last line ends in the middle and was left out; all before it was read"
                     ) from error
                 raise errors.BadSamples(
                     f"{path}:{number}: not a sample: {error}; give lines as `cotenant record` writes them"
                 ) from error
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return whether the line is the beginning of an object: one that is whole is no sample, and never was."""
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        msgspec.json.decode(line)
+    except MALFORMED:
+        return True
+    return False
