@@ -1,11 +1,14 @@
 """The node's contract as a stranger reads it: command lines on trees of plain files, nothing from inside."""
 
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 from typing import Any
 
 import pytest
+from tests.contracts.console import command
 from tests.contracts.node_tree import Commands, Node, pod, slo
 from tests.contracts.node_tree import identity as identities
 
@@ -321,6 +324,25 @@ def test_a_word_that_means_nothing_is_named(cotenant: Commands, place: pathlib.P
     err = cotenant.enforce(Node(place, "mainline").describe(), [], strange, "--dry-run")[2]
     assert "spec.resourceUsedThresholdWithBE.cpuSuppressPolicy: 'cpusets' is none of cpuset, cfsQuota" in err
     assert "spec.cpuBurstStrategy.policy: 'Auto' is none of none, cpuBurstOnly" in err
+
+
+def test_what_is_done_hangs_on_no_reader(tmp_path: pathlib.Path, place: pathlib.Path) -> None:
+    node = Node(place, "openeuler")
+    offline = node.run_pod(pod("be", "BE"))
+    before = node.content()
+    for option, value in {"pods": {"kind": "PodList", "items": [offline]}, "slo": identities()}.items():
+        (tmp_path / f"{option}.json").write_text(json.dumps(value))
+    words = ["--root", str(place)]
+    inputs = ["enforce", "--once", *words, "--pods", str(tmp_path / "pods.json"), "--slo", str(tmp_path / "slo.json")]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command(*inputs), stdout=full, stderr=subprocess.DEVNULL).returncode == 2
+    assert node.content() == before  # a plan that cannot be told is not carried out
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert subprocess.run(command(*inputs), stdout=writing, stderr=writing).returncode == 3
+    assert node.cpu(node.pod_path(offline), "cpu.qos_level") == "-1"
+    assert subprocess.run(command("restore", *words), stdout=writing, stderr=writing).returncode == 3
+    os.close(writing)
 
 
 def test_a_directory_that_is_no_tree_is_refused(cotenant: Commands, tmp_path: pathlib.Path) -> None:

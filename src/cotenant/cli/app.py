@@ -5,7 +5,6 @@ undone or was left out; 130 interrupted.
 """
 
 import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -14,7 +13,7 @@ import typer
 import typer.main
 
 import cotenant
-from cotenant.cli import catalogue, examples, failures, usage
+from cotenant.cli import catalogue, examples, failures, streams, usage
 
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 """The class of every complaint about usage, which typer does not export by name."""
@@ -62,35 +61,9 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its status."""
-    _open_streams()
+    streams.open_all()
     words = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(words))
-
-
-def _open_streams() -> None:
-    """Let a standard stream that was closed before we started be one that nobody reads."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-
-
-def _flush() -> None:
-    """Write out what was printed while its failure can still be told; what is left then is given up.
-
-    :raises OSError: if stdout refuses it.
-    """
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
-
-
-def _reader_gone() -> int:
-    """Return status 0: the reader of stdout has gone (`| head`), so nobody is left to tell."""
-    # Python would complain again when it flushes stdout.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def run(words: Sequence[str]) -> int:
@@ -99,7 +72,7 @@ def run(words: Sequence[str]) -> int:
         command = typer.main.get_command(build(words))
         usage.finish(command, examples.LINES)
         result = command(list(words), standalone_mode=False)
-        _flush()
+        sys.stdout.flush()  # while a failure can still be told
     except UsageError as error:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "cotenant"
@@ -110,11 +83,11 @@ def run(words: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        return _reader_gone()
+        return 0  # the reader of stdout has gone (`| head`), so nobody is left to tell
     except SystemExit as ending:
         if not isinstance(ending.__context__, BrokenPipeError):
             raise
-        return _reader_gone()  # typer has caught it first, and would end with 1: "a check says no"
+        return 0  # typer has caught it first, and would end with 1: "a check says no"
     except failures.FAILURES as error:
         return failures.tell(error)
     return result if isinstance(result, int) else 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cotenant.cli import inputs, options, printing, roots
+from cotenant.cli import inputs, options, printing, roots, streams
 
 if TYPE_CHECKING:
     from cotenant.act.draft import Plan
@@ -53,7 +53,8 @@ def command(
     writer = executor.Executor(place, dry_run=dry_run)
     snapshot = _look(place, writer, pods, node, nrt, usage, priority_interface)
     plan = planning.plan(snapshot, policy)
-    _print(plan.items, as_json)
+    with streams.unread():  # before the first write: a plan that cannot be told is not carried out
+        _print(plan.items, as_json)
     _tell(plan)
     others = () if beside_others else _others(place)
     for other in others:

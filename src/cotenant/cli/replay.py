@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cotenant.cli import printing
 from cotenant.model import evaluation
 
 
@@ -38,7 +39,7 @@ def command(
         if not headed:
             sys.stdout.write(f"{'TIME':<24} {'NODE':<15} {'LEVEL':>5} {'BUCKET':<7} {'KNOWN':>5} TRIGGERED\n")
             headed = True
-        sys.stdout.write((encoder.encode(found).decode() if as_json else _row(found)) + "\n")
+        sys.stdout.write((printing.json_text(encoder.encode(found)) if as_json else _row(found)) + "\n")
         if follow:
             sys.stdout.flush()
     if not headed:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cotenant.cli import printing, roots
+from cotenant.cli import printing, roots, streams
 from cotenant.kernel import executor, restoration, undo
 
 LEFT_STATUS = 3
@@ -27,16 +27,16 @@ def command(
     Exit 3: something of that list is there. End `cotenant up --enforce` or `cotenant node` first: they write again.
     """
     result = undo.restore(executor.Executor(roots.open_root(root)))
-    if as_json:
-        printing.print_json(result)
-    else:
-        _print(result)
     if message is not None:
         from cotenant.manager import leaving
 
         message.write_bytes(leaving.message_of(len(result.restored), len(left_of(result)), result.pods_to_recreate))
-        return 0
-    return 0 if result.complete else LEFT_STATUS
+    with streams.unread():
+        if as_json:
+            printing.print_json(result)
+        else:
+            _print(result)
+    return 0 if result.complete or message is not None else LEFT_STATUS
 
 
 def left_of(result: restoration.Restoration) -> list[restoration.Left]:
