@@ -19,7 +19,8 @@ from cotenant.local import groups
 _PR_SET_PDEATHSIG = 1
 _UNIT = struct.Struct("<Q")
 UNIT_ITERATIONS = 20_000
-REMOVAL_SECONDS = 5.0
+REMOVAL_TRIES = 250
+"""Not a time: a machine that stands still for a while does not use them up."""
 
 
 class Process:
@@ -54,10 +55,13 @@ class Process:
     def wait(self, seconds: float) -> int | None:
         """Return the wait status within some seconds, or None while it still runs."""
         deadline = time.monotonic() + seconds
-        while self.ended is None and time.monotonic() < deadline:
+        while self.ended is None:
+            late = time.monotonic() >= deadline  # looked at before: a machine that stood still is asked once more
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.ended = status
+            elif late:
+                break
             else:
                 time.sleep(0.01)
         return self.ended
@@ -150,8 +154,9 @@ class Workloads:
         """End everything and remove the groups."""
         self.stop()
         for record in self._records.values():
-            deadline = time.monotonic() + REMOVAL_SECONDS
-            while not self.managed.remove(record.path) and time.monotonic() < deadline:
+            for _ in range(REMOVAL_TRIES):
+                if self.managed.remove(record.path):
+                    break
                 time.sleep(0.02)
             self.managed.forget(record.name)
         self._records.clear()
