@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import websocket
 
-START_TIMEOUT_SECONDS = 30.0
-CALL_TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 180.0
+"""For the start, each call and each wait: a machine that stands still for a minute is no failure."""
 
 Scheme = Literal["light", "dark"]
 
@@ -32,7 +32,7 @@ class Tab:
     """One page of a running browser."""
 
     def __init__(self, socket_url: str) -> None:
-        self._socket = websocket.create_connection(socket_url, timeout=CALL_TIMEOUT_SECONDS, suppress_origin=True)
+        self._socket = websocket.create_connection(socket_url, timeout=TIMEOUT_SECONDS, suppress_origin=True)
         self._next = 0
         self.errors: list[str] = []
         """What the page's console and the network layer complained of."""
@@ -76,8 +76,9 @@ class Tab:
 
     def open(self, url: str) -> None:
         """Load an address and wait until its first paint could be done."""
+        self.evaluate("window.isLeft = true")  # the document before may be there for a moment after the answer
         self.call("Page.navigate", url=url)
-        self.wait("document.readyState === 'complete'")
+        self.wait("!window.isLeft && document.readyState === 'complete'")
 
     def evaluate(self, expression: str) -> Any:
         """Return the JSON value of an expression; promises are awaited.
@@ -89,7 +90,7 @@ class Tab:
             raise PageFailed(str(result["exceptionDetails"]))
         return result["result"].get("value")
 
-    def wait(self, expression: str, timeout_s: float = 20.0) -> Any:
+    def wait(self, expression: str, timeout_s: float = TIMEOUT_SECONDS) -> Any:
         """Return the value of an expression as soon as it is true.
 
         :raises PageFailed: if it is not within the time.
@@ -101,7 +102,8 @@ class Tab:
                 if value:
                     return value
             time.sleep(0.1)
-        raise PageFailed(f"not true within {timeout_s:.0f} s: {expression}")
+        shown = self.evaluate("document.body.innerText.slice(0, 2000)")
+        raise PageFailed(f"not true within {timeout_s:.0f} s: {expression}; errors: {self.errors}; the page:\n{shown}")
 
     def press(self, key: str) -> None:
         """Press and release one key, such as Tab or Enter."""
@@ -156,7 +158,7 @@ def running() -> Iterator[Tab]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -164,14 +166,14 @@ def running() -> Iterator[Tab]:
 
 def _socket_url(profile: pathlib.Path, process: subprocess.Popen[bytes]) -> str:
     """Return where the browser's first page listens, once it does."""
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     port_file = profile / "DevToolsActivePort"
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise PageFailed(f"chromium ended with status {process.returncode}")
         with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
             port = int(port_file.read_text().split()[0])
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=TIMEOUT_SECONDS) as answer:
                 targets = json.load(answer)
             return str(next(target for target in targets if target["type"] == "page")["webSocketDebuggerUrl"])
         time.sleep(0.1)

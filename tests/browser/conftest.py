@@ -3,14 +3,14 @@
 import importlib.util
 import pathlib
 import re
-import select
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests import process
+from tests.asking import answered
 
 TOOLS = pathlib.Path(__file__).parents[2] / "tools"
 
@@ -52,24 +52,18 @@ def up(tmp_path: pathlib.Path) -> Iterator[Callable[..., str]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> str:
-        command = [sys.executable, "-m", "cotenant", "up", "--port", "0", "--data", str(tmp_path / "data"), *options]
+        command = [*process.COTENANT, "up", "--port", "0", "--data", str(tmp_path / "data"), *options]
         with (tmp_path / "up.log").open("a") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], 30)
-        line = process.stdout.readline() if ready else ""
-        found = re.search(r"http://\S+", line)
-        assert found, (tmp_path / "up.log").read_text()
+            running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        started.append(running)
+        found = re.search(r"http://\S+", process.next_line(running, tmp_path / "up.log"))
+        assert found, process.tail(tmp_path / "up.log")
+        # A page before the first sample has nothing to look at.
+        answered(f"{found[0]}api/v1/sample", said=lambda: process.tail(tmp_path / "up.log"))
         return found[0]
 
     yield start
-    for process in started:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    for running in started:
+        process.end(running, log=tmp_path / "up.log")
+        assert running.stdout is not None
+        running.stdout.close()

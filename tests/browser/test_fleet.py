@@ -6,7 +6,6 @@ The server is in a process of its own, as the analyzer is, so that only what the
 import json
 import pathlib
 import re
-import select
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests import process
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.browser, pytest.mark.real]
 
@@ -66,15 +67,13 @@ FILTER = """
 def fleet() -> Iterator[str]:
     """The address of a page of 5,000 nodes, one in fifty of them hurt."""
     command = [sys.executable, str(SERVE), str(NODES)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as server:
         try:
-            assert process.stdout is not None
-            ready, _, _ = select.select([process.stdout], [], [], 30)
-            found = re.search(r"http://\S+", process.stdout.readline() if ready else "")
+            found = re.search(r"http://\S+", process.next_line(server))
             assert found
             yield found[0]
         finally:
-            process.kill()
+            server.kill()
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -83,7 +82,7 @@ def percentile(values: list[float], share: float) -> float:
 
 def test_of_five_thousand_nodes_only_those_in_sight_are_drawn(tab: Any, fleet: str) -> None:
     started = time.monotonic()
-    with urllib.request.urlopen(f"{fleet}api/v1/fleet", timeout=10) as answer:
+    with urllib.request.urlopen(f"{fleet}api/v1/fleet", timeout=PATIENCE_SECONDS) as answer:
         body = answer.read()
     served = time.monotonic() - started
     assert len(json.loads(body)["nodes"]) == NODES

@@ -5,14 +5,15 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests import process
+from tests.asking import answered
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.kernel import paths
 
@@ -45,16 +46,20 @@ def test_real_values_live_and_nothing_from_a_network(tab: Any, up: Up) -> None:
     url = up("--period", "300ms")
     tab.open(url)
     tab.wait(LIVE)
-    with urllib.request.urlopen(url + "api/v1/sample", timeout=10) as answer:
-        available = json.load(answer)["memory"]["available_ratio"]
-    shown = tab.evaluate("document.querySelector('[data-panel=available] .key b').textContent")
-    assert abs(float(shown.removesuffix(" %")) - available * 100) < 5
-    assert tab.evaluate("document.querySelectorAll('[data-panel]:not([hidden]) canvas').length") > 10
+
+    def shows_what_is_answered() -> bool:
+        available = answered(url + "api/v1/sample")["memory"]["available_ratio"]
+        shown = tab.evaluate("document.querySelector('[data-panel=available] .key b').textContent")
+        return abs(float(shown.removesuffix(" %")) - available * 100) < 5
+
+    await_true(shows_what_is_answered, "the memory that is available")
+    tab.wait("document.querySelectorAll('[data-panel]:not([hidden]) canvas').length > 10")
     first = tab.evaluate("document.getElementById('live').textContent")
     tab.wait(f"document.getElementById('live').textContent !== {json.dumps(first)}")
     assert tab.evaluate("document.querySelector('h1').textContent.length") > 5
     assert not [asked for asked in tab.requests if not asked.startswith((url, "about:", "data:"))]
-    assert tab.errors == [], "neither scripts nor the content security policy complain"
+    # A disk that does not answer is no error of the page: there is no history for a while.
+    assert [error for error in tab.errors if "503" not in error] == [], "scripts or the content security policy"
 
 
 def test_first_paint_needs_no_script(tab: Any, up: Up) -> None:
@@ -62,14 +67,14 @@ def test_first_paint_needs_no_script(tab: Any, up: Up) -> None:
     tab.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         tab.call("Page.navigate", url=url)
-        deadline = time.monotonic() + 10
-        text = ""
-        while "CPU time" not in text and time.monotonic() < deadline:
-            time.sleep(0.2)
+
+        def text() -> str:
             document = tab.call("DOM.getDocument", depth=-1)["root"]["nodeId"]
-            text = tab.call("DOM.getOuterHTML", nodeId=document)["outerHTML"]
-        assert "Is anyone hurt now?" in text
-        assert "%</b>" in text, "numbers in the charts' legends"
+            return str(tab.call("DOM.getOuterHTML", nodeId=document)["outerHTML"])
+
+        await_true(lambda: "CPU time" in text() and "</html>" in text(), "the page", said=text, pause_seconds=0.2)
+        assert "Is anyone hurt now?" in text()
+        assert "%</b>" in text(), "numbers in the charts' legends"
     finally:
         tab.call("Emulation.setScriptExecutionDisabled", value=False)
 
@@ -96,26 +101,18 @@ def test_it_fits_the_window(tab: Any, up: Up, tmp_path: pathlib.Path, width: int
 def test_the_page_of_decisions_fits_the_window(tab: Any, tmp_path: pathlib.Path, width: int) -> None:
     reports = tmp_path / "reports.json"
     reports.write_text('{"kind": "List", "items": []}')
-    command = [sys.executable, "-m", "cotenant", "scheduler", "--reports", str(reports), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            (address,) = re.findall(r"http://[0-9.:]+", process.stdout.readline())
-            asked = {
-                "Pod": {"metadata": {"name": "p", "namespace": "n"}},
-                "NodeNames": ["a-node-of-a-long-name.example"],
-            }
-            request = urllib.request.Request(
-                f"{address}/kube/filter", json.dumps(asked).encode(), {"Content-Type": "application/json"}
-            )
-            urllib.request.urlopen(request, timeout=10).close()
-            tab.size(width, 812)
-            for place in ("/", "/?pod=n/p"):
-                tab.open(address + place)
-                assert "n/p" in tab.evaluate("document.body.textContent")
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width, place
-        finally:
-            process.terminate()
+    with process.running("scheduler", "--reports", str(reports), "--listen", "127.0.0.1:0") as line:
+        (address,) = re.findall(r"http://[0-9.:]+", line)
+        asked = {"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": ["a-node-of-a-long-name.example"]}
+        request = urllib.request.Request(
+            f"{address}/kube/filter", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request, timeout=PATIENCE_SECONDS).close()
+        tab.size(width, 812)
+        for place in ("/", "/?pod=n/p"):
+            tab.open(address + place)
+            assert "n/p" in tab.evaluate("document.body.textContent")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width, place
 
 
 @pytest.fixture
@@ -131,15 +128,15 @@ def two_groups() -> Iterator[None]:
             for name in ("page-test-a.service", "page-test-b.service"):
                 (mount.path / name).mkdir()
                 made.append(mount.path / name)
-                sleeping.append(subprocess.Popen(["sleep", "60"]))
+                sleeping.append(subprocess.Popen(["sleep", "900"]))
                 (made[-1] / "cgroup.procs").write_text(str(sleeping[-1].pid))
         except OSError as error:
             pytest.skip(f"no groups can be made here: {error}")
         yield
     finally:
-        for process in sleeping:
-            process.kill()
-            process.wait()
+        for one in sleeping:
+            one.kill()
+            one.wait()
         for group in made:
             group.rmdir()
 
@@ -156,7 +153,8 @@ def test_the_table_sorts_by_keyboard(tab: Any, up: Up, two_groups: None) -> None
     assert tab.evaluate(f"JSON.stringify({names}) === JSON.stringify({names}.sort((a, b) => a.localeCompare(b)))")
     tab.press("Enter")
     assert tab.evaluate("document.querySelector('[data-sort=name]').closest('th').ariaSort") == "descending"
-    time.sleep(1)  # live updates come and keep the order
+    told = tab.evaluate("document.getElementById('live').textContent")
+    tab.wait(f"document.getElementById('live').textContent !== {json.dumps(told)}")  # updates keep the order
     assert tab.evaluate(f"{names}.length > 1 && {names}[0].localeCompare({names}.at(-1)) >= 0")
     assert tab.evaluate("document.activeElement.dataset.sort") == "name", "the focus stays"
 
@@ -187,26 +185,27 @@ def test_an_incident_appears_when_noise_starts_and_ends_with_it(tab: Any, up: Up
     replace(rules, RULES)
     url = up("--rules", str(rules))
     tab.open(url)
+    # On a machine with other work somebody may be hurt from the start: then there is nothing to announce.
+    first = json.dumps(tab.evaluate("document.querySelector('h1').textContent"))
     tab.wait(LIVE)
-    # CPU noise for a few seconds, on every CPU; a shell loop needs no package.
-    loops = [
-        subprocess.Popen(["timeout", "40", "sh", "-c", "while :; do :; done"]) for _ in range((os.cpu_count() or 1) * 2)
-    ]
+    # CPU noise on every CPU until it is seen; a shell loop needs no package.
+    spinning = ["timeout", str(3 * PATIENCE_SECONDS), "sh", "-c", "while :; do :; done"]
+    loops = [subprocess.Popen(spinning) for _ in range((os.cpu_count() or 1) * 2)]
     try:
-        tab.wait("document.querySelector('.hero.hurt') !== null", 30)
-        tab.wait("[...document.querySelectorAll('.incident.open b')].some(b => b.textContent === 'CPU contention')", 30)
-        assert "CPU used" in tab.evaluate("document.querySelector('.hero .detail').textContent")
-        assert tab.evaluate("document.getElementById('announcement').textContent") == tab.evaluate(
-            "document.querySelector('h1').textContent"
+        tab.wait("document.querySelector('.hero.hurt .detail')?.textContent.includes('CPU used')")
+        tab.wait("[...document.querySelectorAll('.incident.open b')].some(b => b.textContent === 'CPU contention')")
+        headline, said = (
+            "document.querySelector('h1').textContent",
+            "document.getElementById('announcement').textContent",
         )
+        tab.wait(f"{said} === {headline} || ({said} === '' && {headline} === {first})")
         tab.picture(tmp_path / "incident.png", whole=True)
     finally:
         for loop in loops:
             loop.terminate()
             loop.wait()
     # Other work may keep this machine's CPUs busy: then the incident rightly goes on.
-    with urllib.request.urlopen(url + "api/v1/incidents", timeout=10) as answer:
-        incidents = json.load(answer)["incidents"]
+    incidents = answered(url + "api/v1/incidents")["incidents"]
     assert incidents[0]["dominant"] == "cpuContention"
     assert incidents[0]["evidence"][0]["value"] >= 0.8
 
@@ -216,7 +215,7 @@ def test_a_bad_rules_file_shows_its_error_until_it_is_mended(tab: Any, up: Up, t
     replace(rules, RULES)
     tab.open(up("--rules", str(rules), "--period", "300ms"))
     tab.wait(LIVE)
-    assert tab.evaluate("document.querySelector('.notice') === null")
+    tab.wait("document.querySelector('.notice') === null")
     replace(rules, RULES.replace("windowSeconds", "windowSecond"))
     error = tab.wait("document.querySelector('.notice.bad')?.textContent")
     assert "rules.yaml:5" in error
@@ -272,6 +271,6 @@ def test_another_site_can_neither_read_nor_change(tab: Any, up: Up, tmp_path: pa
         other + "api/v1/rules/rollback", b"{}", {"Origin": url.rstrip("/"), "Authorization": f"Bearer {token}"}
     )
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=PATIENCE_SECONDS)
     assert refused.value.code == 403
     refused.value.close()
