@@ -22,7 +22,9 @@ from cotenant.model.evaluation import DetectionName
 MIB = 1 << 20
 NOISE_BYTES = 512 * MIB
 LIMIT_SECONDS = 55
-"""No noise goes on for longer."""
+"""No noise goes on for longer, unless a stage says so."""
+END_SECONDS = 180
+"""How long what was killed may take to go: a disk that stands still holds it."""
 WEIGHT = 10
 """All of it weighs ten times what any other task of the machine does, so that others' load decides little."""
 PR_SET_PDEATHSIG = 1
@@ -91,7 +93,7 @@ class Group:
 
     def end(self) -> None:
         """End every process in the group, and wait until none is left."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + END_SECONDS
         while pids := {int(pid) for pid in (self.directories[0] / "cgroup.procs").read_text().split()}:
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -123,7 +125,7 @@ class Group:
     def remove(self) -> None:
         """Remove it, waiting for processes that are just ending."""
         for directory in self.directories:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + END_SECONDS
             while True:
                 try:
                     directory.rmdir()
@@ -148,6 +150,7 @@ class Stage:
         self.files = files
         self.network = network
         self.cpus = len(os.sched_getaffinity(0))
+        self.limit_seconds = LIMIT_SECONDS
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start_online(self, seconds: float) -> list[pathlib.Path]:
@@ -157,6 +160,10 @@ class Stage:
         for log in logs:
             self._started.append(self.online.spawn(sys.executable, script, str(self.files), str(seconds), str(log)))
         return logs
+
+    def is_working(self) -> bool:
+        """Return whether everything that was started still goes on, or was ended here."""
+        return all(process.poll() in (None, -signal.SIGKILL) for process in self._started)
 
     def spawn(self, *command: str) -> None:
         """Start a part of a noise."""
@@ -188,12 +195,12 @@ def _io(stage: Stage, strength: int) -> None:
     options = [f"--filename={stage.files / 'noise'}", "--thread", "--direct=1", "--ioengine=libaio", "--rw=randread"]
     options += [f"--bs={'1m' if strength else '256k'}", "--iodepth=64", f"--numjobs={4 if strength else 2}"]
     options += [f"--size={NOISE_BYTES}"]
-    stage.spawn("fio", "--name=noise", *options, "--time_based", f"--runtime={LIMIT_SECONDS}")
+    stage.spawn("fio", "--name=noise", *options, "--time_based", f"--runtime={stage.limit_seconds}")
 
 
 def _io_buffered(stage: Stage, strength: int) -> None:
     for _ in range(8 if strength else 4):
-        stage.python(BUFFERED, stage.files / "noise", LIMIT_SECONDS, 64)
+        stage.python(BUFFERED, stage.files / "noise", stage.limit_seconds, 64)
 
 
 def _memory(stage: Stage, strength: int) -> None:
@@ -202,13 +209,13 @@ def _memory(stage: Stage, strength: int) -> None:
     limited = stage.top if strength else stage.offline
     limited.limit_memory(NOISE_BYTES // 3)
     for _ in range(4):
-        stage.python(PAGES, stage.files / "noise", LIMIT_SECONDS)
+        stage.python(PAGES, stage.files / "noise", stage.limit_seconds)
 
 
 def _cpu(stage: Stage, strength: int) -> None:
     stage.offline.weigh(16 if strength else 4)
     for _ in range(stage.cpus * (4 if strength else 2)):
-        stage.python(SPIN, LIMIT_SECONDS)
+        stage.python(SPIN, stage.limit_seconds)
 
 
 def _softirq(stage: Stage, strength: int) -> None:
@@ -229,15 +236,16 @@ class Noise:
 def _sequential(stage: Stage, strength: int) -> None:
     del strength
     options = ["--rw=read", "--bs=128k", "--direct=1", "--ioengine=psync", f"--size={NOISE_BYTES}", "--thread"]
-    options += [f"--filename={stage.files / 'noise'}", "--time_based", f"--runtime={LIMIT_SECONDS}"]
+    options += [f"--filename={stage.files / 'noise'}", "--time_based", f"--runtime={stage.limit_seconds}"]
     stage.spawn("fio", "--name=reader", *options)
 
 
 def _idle(stage: Stage, strength: int) -> None:
     del strength
     stage.offline.idle(True)
+    script = "import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n" + SPIN
     for _ in range(stage.cpus * 2):
-        stage.python("import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n" + SPIN, LIMIT_SECONDS)
+        stage.python(script, stage.limit_seconds)
 
 
 NOISES = (
@@ -293,9 +301,9 @@ class Network:
     def flood(self, stage: Stage, streams: int) -> None:
         """Send 64-byte datagrams as fast as they go."""
         stage.spawn("ip", "netns", "exec", self._name, "iperf3", "-s", "-p", "5999")
-        time.sleep(0.5)
-        client = ("iperf3", "-c", self.ADDRESS, "-p", "5999", "-u", "-b", "0", "-l", "64")
-        stage.spawn(*client, "-P", str(streams), "-t", str(LIMIT_SECONDS))
+        again = 'until "$@"; do sleep 0.2; done'  # the server may not listen yet
+        client = ("sh", "-c", again, "sh", "iperf3", "-c", self.ADDRESS, "-p", "5999", "-u", "-b", "0", "-l", "64")
+        stage.spawn(*client, "-P", str(streams), "-t", str(stage.limit_seconds))
 
 
 def _fill(file: pathlib.Path, size: int) -> None:
@@ -324,7 +332,7 @@ def stage(directory: pathlib.Path, network: Network | None = None) -> Iterator[S
         for group in reversed(groups):
             group.end()
         for process in built._started if built else []:
-            process.wait(timeout=20)
+            process.wait(timeout=END_SECONDS)
         for group in reversed(groups):
             group.remove()
 

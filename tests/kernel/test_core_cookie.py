@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    started = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    started = [subprocess.Popen(["sleep", "900"]) for _ in range(2)]
     try:
         yield started
     finally:

@@ -144,7 +144,7 @@ def test_killed_at_any_write_a_restore_loses_nothing(groups: Groups) -> None:
 
 def test_a_task_is_moved_and_moved_back_and_its_group_removed(groups: Groups) -> None:
     made = groups.path("cpu/made")
-    worker = subprocess.Popen(["sleep", "60"])
+    worker = subprocess.Popen(["sleep", "900"])
     try:
         home = tasks.group_of(groups.root, str(worker.pid), made)
         items = [
@@ -195,7 +195,7 @@ def making(groups: Groups) -> Iterator[PlanItem]:
 @pytest.mark.parametrize("parent_lives", [True, False])
 def test_restore_takes_children_out_of_a_group_that_we_made(groups: Groups, parent_lives: bool) -> None:
     """A command's children are in its group by their parent; restore must not leave them behind in it."""
-    command = ("sh", "-c", "sleep 60 & echo $!; exec sleep 60")
+    command = ("sh", "-c", "sleep 900 & echo $!; exec sleep 900")
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     assert parent.stdout is not None
     with parent.stdout:
@@ -229,7 +229,7 @@ def test_who_is_in_a_group_that_stays_is_named(groups: Groups) -> None:
     writer = executor.Executor(groups.root)
     path = groups.path("cpu/made")
     writer.apply([PlanItem(op="mkdir", path=path, strategy="test", reason="a test")])
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "900"])
     procs = groups.top["cpu"] / "made/cgroup.procs"
     try:
         procs.write_text(str(process.pid))

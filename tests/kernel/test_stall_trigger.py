@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.kernel import enforcing, executor, fast_path, paths, stall_trigger
 from cotenant.units import clock
@@ -16,7 +17,7 @@ from cotenant.units.plan import PlanItem
 
 pytestmark = pytest.mark.real
 
-SPIN_SECONDS = 20
+SPIN_SECONDS = 3 * PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -54,12 +55,16 @@ def two_on_one_cpu(group: pathlib.Path) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(one.pid, 9)
             one.wait()
-        deadline = time.monotonic() + 5
-        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            for number in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(number), 9)
-            time.sleep(0.02)
+        await_true(lambda: is_empty(group), "the tasks have ended")
+
+
+def is_empty(group: pathlib.Path) -> bool:
+    """Kill who is left in a group; return whether nobody is."""
+    left = (group / "cgroup.procs").read_text().split()
+    for number in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(number), 9)
+    return not left
 
 
 @pytest.fixture
@@ -76,23 +81,25 @@ def test_a_stall_ends_the_wait_and_calm_does_not(group: pathlib.Path, triggers: 
     assert len(triggers) == 1
     assert not triggers.wait(0.3)
     with two_on_one_cpu(group):
-        assert triggers.wait(10)
+        assert triggers.wait(PATIENCE_SECONDS)
 
 
 def test_a_removed_group_is_forgotten(group: pathlib.Path, triggers: stall_trigger.Triggers) -> None:
     assert triggers.watch(group / "cpu.pressure")
     group.rmdir()
-    deadline = time.monotonic() + 10
-    while len(triggers) and time.monotonic() < deadline:
+
+    def forgotten() -> bool:
         assert not triggers.wait(0.5)
-    assert len(triggers) == 0
+        return len(triggers) == 0
+
+    await_true(forgotten, "no trigger is left")
 
 
 def test_a_wait_can_be_ended(triggers: stall_trigger.Triggers) -> None:
     before = time.monotonic()
     threading.Timer(0.05, triggers.wake).start()
-    assert not triggers.wait(30)
-    assert time.monotonic() - before < 20
+    assert not triggers.wait(3 * PATIENCE_SECONDS)
+    assert time.monotonic() - before < 3 * PATIENCE_SECONDS
 
 
 def test_what_is_no_pressure_file_is_not_watched(triggers: stall_trigger.Triggers, tmp_path: pathlib.Path) -> None:
@@ -123,9 +130,7 @@ def test_the_fast_path_answers_with_triggers_and_without(
         fast.start()
         fast.aim([group.name], [PlanItem(op="write", path=path, new="50000", strategy="fast_path", reason="test")])
         with two_on_one_cpu(group):
-            deadline = time.monotonic() + 15
-            while fast.total == 0 and time.monotonic() < deadline:
-                time.sleep(0.02)
+            await_true(lambda: fast.total, "the fast path has answered")
         assert (offline / quota_file).read_text().split()[0] == "50000"
     finally:
         fast.stop()

