@@ -12,7 +12,7 @@ import tempfile
 
 SOURCE = "linux-source-6.12"
 TOOLS = {"make": "make", "gcc": "gcc", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils"}
-BUILD_SECONDS = 1500
+BUILD_SECONDS = 3600
 OPTIONS = """
 64BIT SMP SCHED_CORE PCI ACPI HOTPLUG_CPU HIGH_RES_TIMERS NO_HZ_IDLE
 PRINTK TTY SERIAL_8250 SERIAL_8250_CONSOLE BLK_DEV_INITRD BINFMT_ELF BINFMT_SCRIPT
@@ -74,7 +74,9 @@ def downloaded(package: str, cache: pathlib.Path) -> pathlib.Path:
 
     :raises Unavailable: if it cannot be had.
     """
-    run = subprocess.run(["apt-get", "download", package], cwd=cache, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        ["apt-get", "download", package], cwd=cache, capture_output=True, text=True, timeout=BUILD_SECONDS
+    )
     if run.returncode:
         raise Unavailable(f"{package} cannot be downloaded: {run.stderr.strip().splitlines()[-1:]}")
     return next(iter(sorted(cache.glob(f"{package}_*.deb"))))
@@ -92,7 +94,7 @@ def _unpack(archive: pathlib.Path, tree: pathlib.Path) -> None:
     package = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
     inner = ["tar", "-x", "-f", "-", "-O", f"./usr/src/{SOURCE}.tar.xz"]
     source = subprocess.Popen(inner, stdin=package.stdout, stdout=subprocess.PIPE)
-    subprocess.run(["tar", "-x", "-J", "-f", "-", "-C", tree], stdin=source.stdout, check=True, timeout=300)
+    subprocess.run(["tar", "-x", "-J", "-f", "-", "-C", tree], stdin=source.stdout, check=True, timeout=BUILD_SECONDS)
 
 
 def _make(source: pathlib.Path, *words: str) -> None:

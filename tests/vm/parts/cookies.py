@@ -3,7 +3,6 @@
 import os
 import pathlib
 import signal
-import time
 from typing import Any
 
 import msgspec
@@ -64,11 +63,9 @@ def child_of(parent: work.Worker, group: pathlib.Path) -> int:
     file = group / "cgroup.procs"
     before = file.read_text().split()
     os.kill(parent.pid, signal.SIGUSR1)
-    deadline = time.monotonic() + 5
-    while not (new := [pid for pid in file.read_text().split() if pid not in before]):
-        assert time.monotonic() < deadline, "no child was seen"
-        time.sleep(0.01)
-    return int(new[0])
+    work.wait(lambda: set(file.read_text().split()) - set(before))
+    (new,) = set(file.read_text().split()) - set(before)
+    return int(new)
 
 
 def siblings(root: paths.Root) -> dict[str, Any]:

@@ -30,7 +30,7 @@ USAGE = {"node": {"cpu_millicores": 600}, "system": {"cpu_millicores": 600}, "po
 def look(root: paths.Root) -> dict[str, Any]:
     with node.kubelet(root) as here:
         before = here.content()
-        free = read_seconds(here)
+        free = min(read_seconds(here) for _ in range(3))  # a machine that stands still does so in one of them
         planned = here.enforce(SPEC, "--dry-run", usage=USAGE)
         untouched = here.content() == before
         status, done, said = here.enforce(SPEC, usage=USAGE)

@@ -90,7 +90,8 @@ def run_queue(root: paths.Root, types: Btf, method: Any) -> dict[str, Any]:
             program.look_at(0)
             before = worker.schedstat()
             worker.begin()
-            time.sleep(1.5)
+            work.wait(lambda: worker.schedstat()[2] - before[2] >= SLEEPS)
+            time.sleep(0.5)  # it has gone to sleep for long
             waits = program.read()[1][group.stat().st_ino].run_queue
             after = worker.schedstat()
             worker.kill()
@@ -128,10 +129,8 @@ def killed(root: paths.Root, before: set[int]) -> dict[str, int]:
     with_it = len(programs() - before)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    deadline = time.monotonic() + 10
-    while (left := len(programs() - before)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # the kernel frees them a grace period later
-    return {"while it ran": with_it, "left": left}
+    work.wait(lambda: not programs() - before, 0.1)  # the kernel frees them a grace period later
+    return {"while it ran": with_it, "left": len(programs() - before)}
 
 
 def programs() -> set[int]:

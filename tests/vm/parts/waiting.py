@@ -58,7 +58,7 @@ def trigger(group: Any) -> dict[str, Any]:
         calm = triggers.wait(1.0)
         with work.spinning(2, CPU, group):
             begin = time.monotonic()
-            stalled = triggers.wait(10)
+            stalled = triggers.wait(work.PATIENCE_SECONDS)
             seconds = time.monotonic() - begin
     finally:
         triggers.close()
@@ -79,10 +79,7 @@ def answer(root: paths.Root, group: Any) -> dict[str, Any]:
         try:
             fast.aim([GROUP], [item])
             with work.spinning(2, CPU, group):
-                begin = time.monotonic()
-                while fast.total == 0 and time.monotonic() < begin + 15:
-                    time.sleep(0.005)
-                seconds = time.monotonic() - begin
+                seconds = work.wait(lambda: fast.total, 0.005)
             quota = (offline / "cpu.max").read_text().split()[0]
         finally:
             fast.stop()

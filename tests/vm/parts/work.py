@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 
 GUEST = "cotenant.guest"
 """A word of the guest's kernel line."""
-SECONDS = 60.0
+SECONDS = 900.0
 """The longest that one works."""
+PATIENCE_SECONDS = 300.0
+"""The longest that a state is waited for: what stops the machine stops its guest, whose clock then jumps."""
 
 
 class Worker:
@@ -107,7 +109,7 @@ def group(*paths: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def remove(path: pathlib.Path) -> None:
     """Remove a group; its last task may be just ending."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             path.rmdir()
@@ -116,3 +118,11 @@ def remove(path: pathlib.Path) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+def wait(condition: Callable[[], object], pause_seconds: float = 0.02) -> float:
+    """Wait until something is so, or for long; return how many seconds it took."""
+    begin = time.monotonic()
+    while not condition() and time.monotonic() < begin + PATIENCE_SECONDS:
+        time.sleep(pause_seconds)
+    return time.monotonic() - begin
