@@ -2,14 +2,15 @@
 
 import asyncio
 import pathlib
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
+from tests import process
 from tests.kube.conftest import ApiServer
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.analyzer import authentication, receiving
 from cotenant.analyzer.authentication import Identity, Refused, Reviewer
@@ -117,7 +118,7 @@ def make_certificate(folder: pathlib.Path, subject: str) -> tuple[pathlib.Path, 
     made, key = folder / "tls.crt", folder / "tls.key"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-days", "1", "-subj", "/CN=analyzer", "-addext", f"subjectAltName={subject}"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(made)], check=True, capture_output=True, timeout=30)
+    process.run([*command, "-keyout", key, "-out", made], check=True)
     return made, key
 
 
@@ -163,7 +164,7 @@ async def test_the_agents_own_connection_is_let_in_by_token_and_tls(
     sender = sending.Sender(sending.Identity("n1"), address, opened, Backoff(0.01, 0.05))
     running = asyncio.create_task(sender.run())
     sender.offer(make_sample(1.0))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while fleet.samples == 0:
             await asyncio.sleep(0.01)
     running.cancel()
@@ -212,7 +213,7 @@ async def test_what_nodes_use_is_for_the_manager_alone(
 
 
 async def first_table(opening: grpc.aio.Channel) -> stream_pb2.UsageTable:
-    async with opening as opened, asyncio.timeout(5):
+    async with opening as opened, asyncio.timeout(PATIENCE_SECONDS):
         async for table in stream_pb2_grpc.StreamStub(opened).Usage(stream_pb2.UsageRequest()):
             return table
     raise AssertionError("the call ended without a table")
@@ -268,7 +269,7 @@ async def test_simulated_nodes_are_let_in_by_a_token_that_is_bound_to_none(
     users["all"] = user(None)
     plan = simulation.Plan(count=3, address=address, open_channel=open_secure(certificate, tmp_path, "all"))
     running = asyncio.create_task(simulation.run(plan, None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while set(fleet.nodes) != {"node-0", "node-1", "node-2"}:
             await asyncio.sleep(0.005)
     running.cancel()

@@ -297,7 +297,7 @@ async def test_nothing_more_is_told_of_an_object_that_was_deleted_meanwhile(
     _, following = await world.replica(leads=False)
     await world.apply(1, windowSeconds=20)
     world.server.remove(AT_RULES, "default")
-    await asyncio.sleep(0.05)
+    await world.delivered()
     following._leads = lambda: True
     await following.tend()
     assert not world.server.objects[AT_REVISIONS]

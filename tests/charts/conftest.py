@@ -1,13 +1,13 @@
 """Helm for the tests of the chart: from the cache, else fetched once; skipped with the reason where neither goes."""
 
 import pathlib
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import yaml
+from tests import process
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 
@@ -39,7 +39,7 @@ def render(helm: pathlib.Path) -> Callable[..., Objects]:
             command = [str(helm), "template", "cotenant", str(CHART), "--namespace=cotenant-system"]
             command += [f"--values={CHART}/values-{scenario}.yaml", f"--kube-version={version}"]
             command += [f"--set={value}" for value in more]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            done = process.run(command)
             assert done.returncode == 0, done.stderr
             kept[key] = [one for one in yaml.load_all(done.stdout, yaml.CSafeLoader) if one]
         return kept[key]

@@ -3,13 +3,13 @@
 import json
 import pathlib
 import re
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from tests import process
 from tests.charts.conftest import CHART, Objects, binaries, containers
 
 from cotenant.cli import app
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_lint(helm: pathlib.Path, scenario: str) -> None:
     command = [str(helm), "lint", "--strict", "--quiet", str(CHART), f"--values={CHART}/values-{scenario}.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = process.run(command)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -65,7 +65,7 @@ def test_it_renders_for_the_oldest_version(render: Render, scenario: str) -> Non
 
 def test_older_versions_are_refused(helm: pathlib.Path) -> None:
     command = [str(helm), "template", str(CHART), "--kube-version=1.23.0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = process.run(command)
     assert done.returncode != 0
     assert "1.24" in done.stderr
 
@@ -134,7 +134,7 @@ def test_every_object_carries_the_labels_and_the_namespace(render: Render, scena
 )
 def test_a_value_that_is_not_known_is_refused_with_its_name(helm: pathlib.Path, value: str, why: str) -> None:
     command = [str(helm), "template", str(CHART), f"--set={value}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = process.run(command)
     assert done.returncode != 0
     assert why in done.stderr
 
@@ -171,7 +171,7 @@ def promtool(*words: str) -> None:
         tool = binaries.promtool()
     except binaries.NotToBeHad as error:
         pytest.skip(str(error))
-    done = subprocess.run([str(tool), *words], capture_output=True, text=True, timeout=60, check=False)
+    done = process.run([str(tool), *words])
     assert done.returncode == 0, done.stdout + done.stderr
 
 

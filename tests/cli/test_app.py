@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from tests import process
 
 import cotenant
 from cotenant.cli import app, catalogue
@@ -59,16 +60,14 @@ def test_what_is_not_there_is_one_line_with_its_place_and_exit_2(
 )
 def test_a_stream_that_was_closed_before_is_one_that_nobody_reads(closed: str, printed: str) -> None:
     line = f'exec "$0" -m cotenant --version {closed}'
-    done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True)
+    done = process.run(["sh", "-c", line, sys.executable])
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
 @pytest.mark.parametrize("words", [["crd", "print"], ["--version"]], ids=["much", "little"])
 def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "cotenant", *words], stdout=full, stderr=subprocess.PIPE, text=True
-        )
+        done = process.cotenant(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
     assert done.stderr == (
         f"cotenant: standard output: {os.strerror(errno.ENOSPC)}; free some space there, or name another place\n"
@@ -79,8 +78,7 @@ def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
 def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "cotenant", *words]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = process.cotenant(*words, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,12 +1,11 @@
 import http.server
 import json
 import pathlib
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
+from tests import process
 from tests.detect.samples import at
 
 from cotenant.cli import app
@@ -93,8 +92,7 @@ def test_an_empty_file_explains_nothing(tmp_path: pathlib.Path, capsys: pytest.C
 
 def test_the_address_is_taken_as_up_prints_it_by_a_process_that_judged_nothing(up: str) -> None:
     # Of its own: this process has loaded the detections already.
-    command = [sys.executable, "-m", "cotenant", "explain", "--url", f"{up}/"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = process.cotenant("explain", "--url", f"{up}/")
     assert (done.returncode, done.stderr) == (0, "")
     assert "interference level" in done.stdout
 

@@ -1,10 +1,10 @@
 """Files and options that people get wrong: each is told its place and what to give, before anything is tried."""
 
 import pathlib
-import subprocess
 import sys
 
 import pytest
+from tests import process
 
 from cotenant.cli import app
 
@@ -106,7 +106,7 @@ def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
         "SimulatedNode.sample = lambda *at: os.kill(os.getpid(), signal.SIGINT) or sampled(*at)\n"
         "sys.exit(app.run(['simulate', 'nodes', '--count', '1', '--address', '127.0.0.1:1']))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    done = process.run([sys.executable, "-c", program])
     assert done.returncode == 2
     assert "no analyzer took a sample" in done.stderr
 

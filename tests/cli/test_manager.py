@@ -3,7 +3,8 @@ import pathlib
 import urllib.request
 
 import pytest
-from tests.cli import process
+from tests import process
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.cli import app
 
@@ -11,11 +12,11 @@ from cotenant.cli import app
 def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(kubeconfig: pathlib.Path) -> None:
     with process.running("manager", f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--json") as line:
         url = json.loads(line)["url"]
-        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE_SECONDS) as answer:
             text = answer.read().decode()
             assert "cotenant_manager_leading 0.0" in text
             assert "process_resident_memory_bytes" in text
-        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=PATIENCE_SECONDS) as answer:
             assert answer.status == 200
 
 

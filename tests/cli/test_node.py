@@ -2,15 +2,13 @@
 
 import os
 import pathlib
-import socket
-import subprocess
 import sys
-import time
 import urllib.request
 from typing import Any
 
 import pytest
-from tests.cli import process
+from tests import asking, process
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.cli import app, failures, handing_over
 from cotenant.node import program
@@ -86,8 +84,7 @@ def test_a_failure_is_one_line(
 
 
 def test_in_a_process_of_its_own_a_failure_is_one_line_too() -> None:
-    command = [sys.executable, "-m", "cotenant", "node", "--node=n1", "--no-cluster", "--kubelet=ftp://x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = process.cotenant("node", "--node=n1", "--no-cluster", "--kubelet=ftp://x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "cotenant: kubelet address 'ftp://x': write https://HOST:10250\n"
 
@@ -95,17 +92,18 @@ def test_in_a_process_of_its_own_a_failure_is_one_line_too() -> None:
 def test_it_answers_while_everybody_is_away_and_ends_on_sigterm(
     kubeconfig: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        metrics = f"127.0.0.1:{free.getsockname()[1]}"
+    metrics = f"127.0.0.1:{asking.free_port()}"
     with process.running(
         *("node", "--node=n1", f"--kubeconfig={kubeconfig}", f"--metrics={metrics}", f"--state={tmp_path}"),
         *("--kubelet=http://127.0.0.1:1", "--analyzer=127.0.0.1:1", "--evict"),
     ) as line:
         assert "node n1, mode observe" in line
-        text, deadline = "", time.monotonic() + 10
-        while "cotenant_node_verdicts_removed_total 0.0" not in text:  # the last to begin
-            assert time.monotonic() < deadline, text
-            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
-                text = answer.read().decode()
+
+        def told() -> str:
+            with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=PATIENCE_SECONDS) as answer:
+                return str(answer.read().decode())
+
+        await_true(lambda: "cotenant_node_verdicts_removed_total 0.0" in told(), "the last to begin", said=told)
+        text = told()
         assert 'cotenant_node_mode{mode="observe"} 1.0' in text
         assert 'cotenant_node_evictions_total{result="accepted"} 0.0' in text

@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 import yaml
-from tests.cli import process
+from tests import process
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.cli import app
 
@@ -16,7 +17,7 @@ def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
     with process.running("scheduler", "--reports", reports, "--listen", "127.0.0.1:0", "--json") as line:
         started = json.loads(line)
         assert started["reports"] == 4
-        connection = http.client.HTTPConnection(started["url"].removeprefix("http://"), timeout=10)
+        connection = http.client.HTTPConnection(started["url"].removeprefix("http://"), timeout=PATIENCE_SECONDS)
         connection.connect()
         first = connection.sock
         for name, field in (("kube-filter-names", "NodeNames"), ("kube-filter-nodes", "Nodes")):

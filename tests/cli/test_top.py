@@ -5,12 +5,12 @@ import pty
 import re
 import select
 import subprocess
-import sys
-import time
 
 import msgspec
 import pytest
 from rich.console import Console
+from tests import process
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.cli import app, top
 from cotenant.model.enforcement import HeldFile
@@ -97,9 +97,7 @@ def test_a_wrong_sort_key(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.real
 def test_without_a_terminal_it_prints_once_and_without_colour() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cotenant", "top", "--period", "200ms"], capture_output=True, text=True, timeout=30
-    )
+    done = process.cotenant("top", "--period", "200ms")
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "CPU contention" in done.stdout
@@ -107,10 +105,8 @@ def test_without_a_terminal_it_prints_once_and_without_colour() -> None:
 
 @pytest.mark.real
 def test_json_is_one_snapshot() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cotenant", "top", "--json", "--period", "200ms"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    done = process.cotenant("top", "--json", "--period", "200ms")
+    assert done.returncode == 0, done.stderr
     snapshot = json.loads(done.stdout)
     assert 0 <= snapshot["sample"]["cpu"]["used_ratio"] <= 1
     assert "cpuContention" in snapshot["evaluation"]["detections"]
@@ -122,31 +118,32 @@ def test_in_a_terminal_it_draws_until_q(no_color: bool) -> None:
     master, slave = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
     environment |= {"NO_COLOR": "1"} if no_color else {}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cotenant", "top", "--period", "200ms"],
-        stdin=slave, stdout=slave, stderr=slave, env=environment,
-    )  # fmt: skip
+    command = [*process.COTENANT, "top", "--period", "200ms"]
+    running = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
     os.close(slave)
+    text = ""
+
+    def drawn_with_a_state() -> bool:
+        nonlocal text
+        if select.select([master], [], [], 0.2)[0]:
+            text += os.read(master, 65536).decode(errors="replace")
+        return bool(re.search("calm|raised|TRIGGERED", text)) and "q quit" in text
+
     try:
-        text = ""
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not re.search("calm|raised|TRIGGERED", text):
-            if select.select([master], [], [], 0.2)[0]:
-                text += os.read(master, 65536).decode(errors="replace")
-        assert "q quit" in text
+        await_true(drawn_with_a_state, "a whole screen", said=lambda: text)
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", text)) is not no_color
         os.write(master, b"q")
-        while select.select([master], [], [], 5)[0]:  # the screen must be drained for the process to end
+        while select.select([master], [], [], PATIENCE_SECONDS)[0]:  # drained until its end, or it could not end
             try:
                 if not os.read(master, 65536):
                     break
             except OSError:
                 break
-        assert process.wait(10) == 0
+        assert running.wait(PATIENCE_SECONDS) == 0
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        if running.poll() is None:
+            running.kill()
+            running.wait()
         os.close(master)
 
 

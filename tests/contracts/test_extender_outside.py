@@ -1,23 +1,20 @@
 """The extender's contract as a stranger reads it: one `cotenant scheduler` on files, spoken to over HTTP."""
 
-import contextlib
 import datetime
-import http.client
 import json
 import os
 import pathlib
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests import process
+from tests.asking import free_port, posted
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 pytestmark = pytest.mark.slow
 
-READY_SECONDS = 20.0
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
     "spec": {"containers": [{"name": "c"}]},
@@ -53,18 +50,22 @@ class Extender:
     def __init__(self, port: int, reports: pathlib.Path) -> None:
         self.port, self.reports = port, reports
 
+    def listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS).close()
+        except OSError:
+            return False
+        return True
+
     def write(self, *items: Any) -> None:
         beside = self.reports.with_suffix(".new")
         beside.write_text(json.dumps({"kind": "List", "items": list(items)}))
         os.replace(beside, self.reports)
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(connection):
-            data = body if isinstance(body, bytes) else json.dumps(body)
-            connection.request("POST", path, data, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+        data = body if isinstance(body, bytes) else json.dumps(body)
+        status, answer = posted(f"127.0.0.1:{self.port}", path, data)
+        return status, json.loads(answer)
 
     def passed(self, *names: str, pod: Any = POD) -> tuple[list[str], dict[str, str]]:
         status, found = self.post("/kube/filter", {"Pod": pod, "Nodes": None, "NodeNames": list(names)})
@@ -86,9 +87,7 @@ class Extender:
 @pytest.fixture(scope="module")
 def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
     directory = tmp_path_factory.mktemp("extender")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     found = Extender(port, directory / "reports.json")
     found.write(
         report("busy", 0.9, hard=("psiMemoryFull",)),
@@ -108,16 +107,9 @@ def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
     ]
     objects.write_text(json.dumps({"kind": "List", "items": items}))
     words = ["scheduler", "--reports", str(found.reports), "--objects", str(objects), "--listen", f"127.0.0.1:{port}"]
-    with subprocess.Popen([sys.executable, "-m", "cotenant", *words], stderr=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + READY_SECONDS
-            while process.poll() is None and time.monotonic() < until:
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
-                    break
-                time.sleep(0.05)
-            yield found
-        finally:
-            process.terminate()
+    with process.running(*words):
+        await_true(found.listens, "the extender listens", pause_seconds=0.05)
+        yield found
 
 
 def test_a_hard_limit_that_holds_excludes_and_nothing_else(extender: Extender) -> None:
@@ -181,6 +173,6 @@ def test_hostile_bodies_get_a_4xx_and_the_next_one_an_answer(extender: Extender,
 
 
 def test_an_announced_body_that_is_too_large_is_refused_without_it(extender: Extender) -> None:
-    with socket.create_connection(("127.0.0.1", extender.port), 30) as client:
+    with socket.create_connection(("127.0.0.1", extender.port), PATIENCE_SECONDS) as client:
         client.sendall(b"POST /kube/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert b" 413 " in client.recv(4096)

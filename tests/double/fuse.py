@@ -21,8 +21,7 @@ from typing import Any
 
 from tests.double.model import CGROUP, Kernel
 from tests.double.text import refusal
-
-READY_SECONDS = 10
+from tests.waiting import PATIENCE_SECONDS
 
 
 def unavailable() -> str | None:
@@ -230,15 +229,15 @@ def mounted(kernel: Kernel, directory: pathlib.Path) -> Iterator[pathlib.Path]:
         yield root
     finally:
         if os.path.ismount(root):
-            subprocess.run(["umount", "--lazy", str(root)], check=True, timeout=READY_SECONDS)
-        server.join(READY_SECONDS)
+            subprocess.run(["umount", "--lazy", str(root)], check=True, timeout=PATIENCE_SECONDS)
+        server.join(PATIENCE_SECONDS)
 
 
 def _await_mount(root: pathlib.Path, server: threading.Thread, failure: list[BaseException]) -> None:
-    deadline = time.monotonic() + READY_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (root / "proc").is_dir():
         if failure or not server.is_alive():
             raise OSError(errno.EIO, f"the double could not be mounted: {failure}")
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the double was not mounted within {READY_SECONDS} s")
+            raise TimeoutError(f"the double was not mounted within {PATIENCE_SECONDS} s")
         time.sleep(0.01)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.double import fuse, model
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.cli import app
 from cotenant.kernel import paths, priority
@@ -128,7 +129,7 @@ class Node:
         words += ["--slo", str(self.directory / "slo.json")]
         self._write_inputs()
         started.append(subprocess.Popen([sys.executable, "-m", "cotenant", *words], stdout=subprocess.DEVNULL))
-        assert started[0].wait(30) == -signal.SIGKILL
+        assert started[0].wait(PATIENCE_SECONDS) == -signal.SIGKILL
         self.kernel.before.remove(strike)
 
     def expect(self, step: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.kube import channel
 from cotenant.kube.client import Client
@@ -44,9 +45,9 @@ class BeginningChannel:
 async def ends(run: Any, opened: BeginningChannel) -> bool:
     """Cancel in the middle of a call; return whether that was an end."""
     task = asyncio.create_task(run)
-    await asyncio.wait_for(opened.asked.wait(), 5)
+    await asyncio.wait_for(opened.asked.wait(), PATIENCE_SECONDS)
     task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=0.3)
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
     task.cancel()
     return task in done and task.cancelled()
 

@@ -2,7 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 from cotenant.kube import elector
 from cotenant.kube.client import Client
@@ -113,7 +113,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_start(
         clock.advance(5)
         await until(lambda: stopped.is_set() or attempts > before + 1)  # noqa: B023 - ends before it changes
     assert clock.monotonic() - since < QUICK.lease
-    await asyncio.wait_for(leading, 5)
+    await asyncio.wait_for(leading, PATIENCE_SECONDS)
     assert not elector.leading
     api.away = False
 

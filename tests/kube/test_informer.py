@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 from cotenant.kube.backoff import Backoff
 from cotenant.kube.client import NODES, Client
@@ -44,7 +44,7 @@ class Seen:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()
@@ -75,9 +75,9 @@ def watches(api: Any) -> list[str]:
 
 async def test_it_lists_from_the_cache_and_follows_the_watch(api: Any, running: tuple[Seen, Informer[Thing]]) -> None:
     seen, informer = running
-    await asyncio.wait_for(informer.synced.wait(), 5)
+    await asyncio.wait_for(informer.synced.wait(), PATIENCE_SECONDS)
     assert seen.things == {"a": 1, "b": 2}
-    await asyncio.wait_for(api.watched.wait(), 5)
+    await asyncio.wait_for(api.watched.wait(), PATIENCE_SECONDS)
     api.put(AT, "c", size=3)
     api.put(AT, "a", size=9)
     api.remove(AT, "b")
@@ -101,7 +101,7 @@ async def test_pages_are_put_together(api: Any, client: Client, monkeypatch: pyt
 
 async def test_a_broken_watch_goes_on_from_the_last_bookmark(api: Any, running: tuple[Seen, Informer[Thing]]) -> None:
     seen, informer = running
-    await asyncio.wait_for(api.watched.wait(), 5)
+    await asyncio.wait_for(api.watched.wait(), PATIENCE_SECONDS)
     api.tell({"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "500"}}})
     api.tell(None)
     await until(lambda: watches(api) == ["102", "500"])
@@ -112,7 +112,7 @@ async def test_a_broken_watch_goes_on_from_the_last_bookmark(api: Any, running: 
 
 async def test_a_version_that_is_gone_lists_anew_without_one(api: Any, running: tuple[Seen, Informer[Thing]]) -> None:
     seen, _ = running
-    await asyncio.wait_for(api.watched.wait(), 5)
+    await asyncio.wait_for(api.watched.wait(), PATIENCE_SECONDS)
     del api.objects[AT]["b"]  # a deletion that the watch missed
     api.tell({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}})
     await seen.until(lambda: seen.replacements == 2)
@@ -182,7 +182,7 @@ async def test_a_kind_that_is_not_defined_is_asked_for_ever_more_rarely_and_told
 
 async def test_an_object_of_another_shape_is_passed_over(api: Any, running: tuple[Seen, Informer[Thing]]) -> None:
     seen, informer = running
-    await asyncio.wait_for(api.watched.wait(), 5)
+    await asyncio.wait_for(api.watched.wait(), PATIENCE_SECONDS)
     api.put(AT, "odd", size="large")
     api.put(AT, "c", size=3)
     await seen.until(lambda: "c" in seen.things)

@@ -2,6 +2,7 @@ import asyncio
 import pathlib
 
 import pytest
+from tests.waiting import until
 
 from cotenant.kube import mounted
 from cotenant.units.errors import CotenantError
@@ -48,9 +49,7 @@ async def test_who_follows_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.M
     following = asyncio.create_task(mounted.Mounted(path, number).follow(told.append))
     await asyncio.sleep(0.02)
     path.write_text("2")
-    async with asyncio.timeout(20):
-        while not told:
-            await asyncio.sleep(0.005)
+    await until(lambda: told)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     assert told == [2]

@@ -5,6 +5,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from tests.latency.conftest import Server
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.latency import configuration, watching
 from cotenant.latency.watching import PrometheusReading, Watch, Watched
@@ -114,7 +115,7 @@ def test_each_service_has_a_thread_of_its_own_that_ends(server: Server, tmp_path
     ready = threading.Event()
     watch._watched[1].read = ready.set  # type: ignore[method-assign]
     watch.start()
-    assert ready.wait(15)
+    assert ready.wait(PATIENCE_SECONDS)
     watch.stop()
     assert [one.service for one in watch.services()] == ["pay", "shop"]
     assert watch.over(["anything"]) == watch.services()
@@ -134,5 +135,5 @@ def test_a_defect_while_reading_does_not_end_watching(tmp_path: pathlib.Path, mo
 
     watch._watched[0].read = read  # type: ignore[method-assign]
     watch.start()
-    assert done.wait(15)
+    assert done.wait(PATIENCE_SECONDS)
     watch.stop()

@@ -3,6 +3,7 @@ import threading
 from typing import NamedTuple
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.kernel import paths
 from cotenant.kernel.cgroup.classes import Match
@@ -176,7 +177,7 @@ def test_ending_leaves_every_limit_in_force(bench: Bench) -> None:
     bench.loop.round = counted  # type: ignore[method-assign]
     bench.loop.start()
     bench.loop.offer(bench.tick())
-    assert done.wait(10)
+    assert done.wait(PATIENCE_SECONDS)
     bench.loop.stop()
     assert bench.read("cotenant-be", "cpu.cfs_quota_us") == "160000"
 
@@ -196,9 +197,9 @@ def test_a_failed_round_is_counted_and_the_next_one_runs(bench: Bench, monkeypat
     monkeypatch.setattr(bench.loop, "round", first_fails)
     bench.loop.start()
     bench.loop.offer(bench.tick())
-    assert failed.wait(10)
+    assert failed.wait(PATIENCE_SECONDS)
     bench.loop.offer(bench.tick())
-    assert done.wait(10)
+    assert done.wait(PATIENCE_SECONDS)
     bench.loop.stop()
     assert bench.loop.state().failed_rounds_total == 1
 

@@ -1,8 +1,8 @@
+import itertools
 import pathlib
-import time
-from collections.abc import Callable
 
 import pytest
+from tests.waiting import await_true
 
 from cotenant.local import database, history
 from cotenant.model.incident import Incident
@@ -10,13 +10,6 @@ from cotenant.units.clock import ManualClock
 from cotenant.web.feed import Unavailable
 
 WALL_MS = 1_800_000_000_000
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def test_a_damaged_file_is_kept_aside_and_named(tmp_path: pathlib.Path, clock: M
     assert "history.sqlite.damaged" in notice
     assert (tmp_path / "history.sqlite.damaged").read_bytes() == content
     kept.add(WALL_MS, {"level": 0.5}, [])
-    until(lambda: stored(kept) == 1)
+    await_true(lambda: stored(kept) == 1, "it is stored")
     assert kept.state().error is None
     kept.stop()
 
@@ -90,22 +83,23 @@ def test_a_full_disk_is_told_and_tried_again(
     kept = history.History(tmp_path, clock, size_limit_bytes=40 * database.PAGE_BYTES)
     kept.start()
     values = {f"signal_{m}": 1.0 for m in range(100)}
-    n = 0
-    while kept.state().error is None:
-        n += 1
-        assert n < 2000
-        kept.add(WALL_MS - n, values, [])
-        time.sleep(0.001)
+    times = itertools.count(WALL_MS - 1, -1)
+
+    def fails_to_take_more() -> bool:
+        kept.add(next(times), values, [])
+        return kept.state().error is not None
+
+    await_true(fails_to_take_more, "it is full", pause_seconds=0.001)
     assert "full" in (kept.state().error or "")
     before = stored(kept)
     assert before > 0, "what was written can still be read"
     kept.add(WALL_MS, values, [])
-    until(lambda: kept.state().dropped >= 2)
+    await_true(lambda: kept.state().dropped >= 2, "what comes while it is full is counted")
     # There is room again, and half a minute has passed.
     monkeypatch.setattr(kept, "_size_limit_bytes", database.SIZE_LIMIT_BYTES)
     clock.advance(history.RETRY_SECONDS + 1)
     kept.add(WALL_MS + 1000, values, [])
-    until(lambda: kept.state().error is None and stored(kept) > before)
+    await_true(lambda: kept.state().error is None and stored(kept) > before, "it is stored again")
     kept.stop()
 
 

@@ -1,55 +1,48 @@
 """The program as people start it: a process of its own on a free port of loopback, with this machine's kernel."""
 
-import json
+import contextlib
 import os
 import pathlib
 import re
-import select
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.asking import answered
+from tests.process import cotenant, end, next_line, run, tail
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 pytestmark = pytest.mark.real
-
-SLOW = 10.0
-"""What a machine that is busy with other tests may take for what takes two seconds at most."""
 
 
 class Up:
     def __init__(self, data: pathlib.Path, *options: str) -> None:
         self.log = data.parent / "up.log"
         command = [sys.executable, "-m", "cotenant", "up", "--port", "0", "--data", str(data), *options]
-        self.started = time.monotonic()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.line = self._first_line()
+        self.line = next_line(self.process, self.log)
         found = re.search(r"http://\S+", self.line)
         self.url = found[0] if found else ""
         self.data = data
 
-    def _first_line(self) -> str:
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], 30)
-        assert ready, self.log.read_text()
-        return self.process.stdout.readline()
-
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
-            return json.load(answer)
+        return answered(self.url + path, self.said)
+
+    def said(self) -> str:
+        return tail(self.log)
 
     def status(self, path: str, headers: dict[str, str] | None = None, data: bytes | None = None) -> int:
         request = urllib.request.Request(self.url + path, headers=headers or {}, data=data)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -59,8 +52,7 @@ class Up:
         return int(re.findall(r"VmRSS:\s+(\d+)", text)[0]) / 1024
 
     def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(15)
+        return end(self.process, number, self.log)
 
 
 Start = Callable[..., Up]
@@ -85,33 +77,26 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_starts_quickly_and_ends_cleanly(start: Start, number: int) -> None:
+def test_it_starts_and_ends_cleanly(start: Start, number: int) -> None:
     up = start()
     assert up.url, up.line
-    took = time.monotonic() - up.started
-    assert took < SLOW
     sample = up.get("api/v1/sample")
     assert 0 <= sample["cpu"]["used_ratio"] <= 1
     assert up.status("") == 200
     # A page that is open must not hold up the end.
-    with urllib.request.urlopen(up.url + "api/v1/stream", timeout=10) as stream:
+    with urllib.request.urlopen(up.url + "api/v1/stream", timeout=PATIENCE_SECONDS) as stream:
         assert stream.readline() == b"event: tick\n"
-        began = time.monotonic()
         assert up.end(number) == 0
-        assert time.monotonic() - began < SLOW
     assert "Traceback" not in up.log.read_text()
 
 
 def test_history_survives_kill_9(start: Start) -> None:
     first = start("--period", "200ms")
-    deadline = time.monotonic() + 20
-    while len(first.get("api/v1/history?seconds=60")["points"]) < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    before = first.get("api/v1/history?seconds=60")["points"]
+    await_true(lambda: len(first.get("api/v1/history?seconds=900")["points"]) >= 5, "a history", said=first.said)
+    before = first.get("api/v1/history?seconds=900")["points"]
     first.end(signal.SIGKILL)
     second = start("--period", "200ms")
-    after = second.get("api/v1/history?seconds=600")["points"]
+    after = second.get("api/v1/history?seconds=900")["points"]
     assert [point[0] for point in after[: len(before)]] == [point[0] for point in before]
     report = second.get("api/v1/report")
     assert report["history"]["error"] is None
@@ -136,16 +121,12 @@ def test_a_full_disk_costs_the_history_alone(start: Start, tmp_path: pathlib.Pat
         pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
     try:
         up = start("--period", "100ms")
-        deadline = time.monotonic() + 40
-        while (error := up.get("api/v1/report")["history"]["error"]) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        await_true(lambda: up.get("api/v1/report")["history"]["error"], "the disk is full", said=up.said)
+        error = up.get("api/v1/report")["history"]["error"]
         assert "full" in error or "space" in error or "I/O" in error
-        first, deadline = up.get("api/v1/sample")["uptime_s"], time.monotonic() + SLOW
-        while up.get("api/v1/sample")["uptime_s"] == first:
-            assert time.monotonic() < deadline, "sampling goes on"
-            time.sleep(0.1)
-        with urllib.request.urlopen(up.url + "metrics", timeout=10) as answer:
+        first = up.get("api/v1/sample")["uptime_s"]
+        await_true(lambda: up.get("api/v1/sample")["uptime_s"] != first, "sampling goes on", said=up.said)
+        with urllib.request.urlopen(up.url + "metrics", timeout=PATIENCE_SECONDS) as answer:
             assert "cotenant_history_failed 1.0" in answer.read().decode()
         assert up.end(signal.SIGTERM) == 0
     finally:
@@ -155,19 +136,13 @@ def test_a_full_disk_costs_the_history_alone(start: Start, tmp_path: pathlib.Pat
 def test_a_port_in_use_is_one_line(tmp_path: pathlib.Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "cotenant", "up", "--port", str(port), "--data", str(tmp_path)],
-            capture_output=True, text=True, timeout=30,
-        )  # fmt: skip
+        done = cotenant("up", "--port", port, "--data", tmp_path)
     assert done.returncode == 2
     assert done.stderr == f"cotenant: port {port} on 127.0.0.1 is in use; choose another with --port\n"
 
 
 def test_beyond_loopback_without_a_token_is_refused(tmp_path: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cotenant", "up", "--listen", "0.0.0.0", "--port", "0", "--data", str(tmp_path)],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    done = cotenant("up", "--listen", "0.0.0.0", "--port", "0", "--data", tmp_path)
     assert done.returncode == 2
     assert "--token-file" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -186,20 +161,19 @@ def test_the_token_of_the_data_directory_opens_changes(start: Start) -> None:
 def test_without_the_page_it_is_small_and_still_keeps_history(start: Start) -> None:
     up = start("--no-web", "--period", "200ms")
     assert "http" not in up.line
-    deadline = time.monotonic() + 20
-    rows = 0
-    while rows < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
-        with sqlite3.connect(up.data / "history.sqlite") as db:
-            (rows,) = db.execute("SELECT count(*) FROM point_1s").fetchone()
-        db.close()
+
+    def rows() -> int:
+        with contextlib.closing(sqlite3.connect(up.data / "history.sqlite", timeout=PATIENCE_SECONDS)) as db:
+            return int(db.execute("SELECT count(*) FROM point_1s").fetchone()[0])
+
+    await_true(lambda: rows() >= 3, "rows in the database", said=up.said, pause_seconds=0.3)
     assert up.rss_mib() <= 64
     assert up.end(signal.SIGTERM) == 0
 
 
 def test_the_page_is_not_large(start: Start) -> None:
     up = start("--period", "200ms")
+    up.get("api/v1/sample")  # there is a first one
     for path in ("", "metrics", "api/v1/openapi.json"):
         assert up.status(path) == 200
     up.get("api/v1/history?seconds=86400")
@@ -212,8 +186,8 @@ def test_the_page_is_loaded_only_when_it_is_served() -> None:
         "from cotenant.cli import up\nfrom cotenant.detect import engine\nfrom cotenant.local import program\n"
         "print(sorted({'starlette', 'uvicorn', 'jinja2', 'prometheus_client', 'rich'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    done = run([sys.executable, "-c", code])
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_the_latency_of_a_service_comes_from_its_access_log(start: Start, tmp_path: pathlib.Path) -> None:
@@ -221,23 +195,22 @@ def test_the_latency_of_a_service_comes_from_its_access_log(start: Start, tmp_pa
     log.touch()
     up = start("--latency-log", f"shop={log}:rt={{milliseconds}}$")
     assert up.get("api/v1/latency")["services"][0]["service"] == "shop"
-    deadline = time.monotonic() + SLOW
     known: dict[str, Any] = {}
-    while time.monotonic() < deadline and not known.get("seconds"):
+
+    def measured() -> bool:
         with log.open("a") as file:
             file.writelines("GET /a 200 rt=20\n" for _ in range(200))
-        time.sleep(0.5)
         (service,) = up.get("api/v1/latency")["services"]
-        known = service["quantiles"][1]
+        known.update(service["quantiles"][1])
+        return known.get("seconds") is not None
+
+    await_true(measured, "a P99", said=up.said, pause_seconds=0.5)
     assert known["seconds"] == pytest.approx(0.020, rel=0.1)
     assert up.end(signal.SIGINT) == 0
 
 
 def test_a_source_of_latency_that_is_none_is_one_line(tmp_path: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cotenant", "up", "--data", str(tmp_path), "--latency-log", "shop=/var/log/x:nothing"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    done = cotenant("up", "--data", tmp_path, "--latency-log", "shop=/var/log/x:nothing")
     assert done.returncode == 2
     assert "{seconds}" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -10,19 +10,17 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 from tests.double import fuse, model
-from tests.waiting import await_true
+from tests.process import COTENANT
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 from cotenant.kernel import paths
 from cotenant.local import errors, groups
 from cotenant.local import run as running
 
-COTENANT = (sys.executable, "-m", "cotenant")
-WAIT_SECONDS = 20.0
 ALONE = f"t{os.getpid()}"
 
 pytestmark = pytest.mark.real
@@ -62,7 +60,7 @@ def exists(found: groups.Groups, path: str) -> bool:
 def test_the_command_runs_in_its_group_with_its_priority_and_limits_from_the_start(managed: groups.Groups) -> None:
     script = "import os; print(open('/proc/self/cgroup').read()); raise SystemExit(7)"
     run = start("--qos", "BE", "--cpus", "1500m", "--memory", "64Mi", "--", sys.executable, "-c", script)
-    out, err = run.communicate(timeout=WAIT_SECONDS)
+    out, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, err) == (7, "")
     lines = [line for line in out.splitlines() if f"/cotenant-be/{ALONE}" in line]
     assert len(lines) == len(managed.mounts)
@@ -71,7 +69,7 @@ def test_the_command_runs_in_its_group_with_its_priority_and_limits_from_the_sta
 
 
 def test_values_are_in_the_files_while_the_command_runs(managed: groups.Groups) -> None:
-    run = start("--qos", "BE", "--cpus", "1.5", "--memory", "64Mi", "--", "sleep", "60")
+    run = start("--qos", "BE", "--cpus", "1.5", "--memory", "64Mi", "--", "sleep", "900")
     try:
         path = f"cotenant-be/{ALONE}"
         await_true(lambda: managed.members(path), "the command is in its group")
@@ -88,21 +86,21 @@ def test_values_are_in_the_files_while_the_command_runs(managed: groups.Groups) 
         record = json.loads((managed.directory / f"{ALONE}.json").read_text())
         assert (record["qos"], record["path"], record["owner"]) == ("BE", path, run.pid)
         second = start("--qos", "BE", "--", "true")
-        _, err = second.communicate(timeout=WAIT_SECONDS)
+        _, err = second.communicate(timeout=PATIENCE_SECONDS)
         assert second.returncode == 2
         assert "in use" in err
     finally:
         run.terminate()
-        run.communicate(timeout=WAIT_SECONDS)
+        run.communicate(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_signals_reach_the_command_and_end_both_alike(managed: groups.Groups, number: signal.Signals) -> None:
-    run = start("--qos", "LS", "--", "sleep", "60")
+    run = start("--qos", "LS", "--", "sleep", "900")
     await_true(lambda: managed.members(f"cotenant-ls/{ALONE}"), "the command is in its group")
     await_true(lambda: "sleep" in _commands(managed, f"cotenant-ls/{ALONE}"), "the command has begun")
     run.send_signal(number)
-    run.communicate(timeout=WAIT_SECONDS)
+    run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == -number
     assert not exists(managed, f"cotenant-ls/{ALONE}")
 
@@ -124,7 +122,7 @@ def _state(pid: int) -> str:
 )
 def test_a_command_that_cannot_run_has_the_shells_status(managed: groups.Groups, command: str, status: int) -> None:
     run = start("--qos", "BE", "--", command)
-    _, err = run.communicate(timeout=WAIT_SECONDS)
+    _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == status
     assert command in err
     assert not exists(managed, f"cotenant-be/{ALONE}")
@@ -132,13 +130,13 @@ def test_a_command_that_cannot_run_has_the_shells_status(managed: groups.Groups,
 
 def test_standard_input_and_options_after_the_dashes_are_the_commands(managed: groups.Groups) -> None:
     run = start("--qos", "BE", "--", "grep", "--count", "a", stdin=subprocess.PIPE)
-    out, _ = run.communicate("a\nb\na\n", timeout=WAIT_SECONDS)
+    out, _ = run.communicate("a\nb\na\n", timeout=PATIENCE_SECONDS)
     assert (run.returncode, out) == (0, "2\n")
 
 
 def test_a_word_that_is_no_text_is_the_commands_as_it_is(managed: groups.Groups) -> None:
     words = [*COTENANT, "run", "--name", ALONE, "--qos", "BE", "--", "sh", "-c", 'printf %s "$0"', b"\xff\xfe"]
-    done = subprocess.run(words, capture_output=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, timeout=PATIENCE_SECONDS)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"\xff\xfe", b"")
     assert not any(record.name == ALONE for record in managed.records())
 
@@ -173,9 +171,9 @@ def test_a_record_that_cannot_be_written_keeps_no_name(
 
 
 def test_what_the_command_leaves_is_named_and_cleaned_by_the_next_run(managed: groups.Groups) -> None:
-    script = "sleep 60 >/dev/null 2>&1 & echo $!"
+    script = "sleep 900 >/dev/null 2>&1 & echo $!"
     run = start("--qos", "BE", "--", "sh", "-c", script)
-    out, err = run.communicate(timeout=WAIT_SECONDS)
+    out, err = run.communicate(timeout=PATIENCE_SECONDS)
     pid, path = int(out), f"cotenant-be/{ALONE}"
     assert run.returncode == 0
     assert str(pid) in err
@@ -183,17 +181,17 @@ def test_what_the_command_leaves_is_named_and_cleaned_by_the_next_run(managed: g
     os.kill(pid, signal.SIGKILL)
     await_true(lambda: not managed.members(path), "the daemon has ended")
     again = start("--qos", "BE", "--", "true")
-    again.communicate(timeout=WAIT_SECONDS)
+    again.communicate(timeout=PATIENCE_SECONDS)
     assert again.returncode == 0
     assert not exists(managed, path)
 
 
 def test_kill_9_of_the_starter_leaves_a_group_that_is_cleaned_when_empty(managed: groups.Groups) -> None:
     path = f"cotenant-be/{ALONE}"
-    run = start("--qos", "BE", "--", "sleep", "60")
+    run = start("--qos", "BE", "--", "sleep", "900")
     await_true(lambda: "sleep" in _commands(managed, path), "the command has begun")
     run.kill()
-    run.wait(WAIT_SECONDS)
+    run.wait(PATIENCE_SECONDS)
     for stream in (run.stdout, run.stderr):
         stream.close()  # type: ignore[union-attr]  # the command still has the other ends
     assert [record.name for record in managed.clean()] == []
@@ -207,7 +205,7 @@ def test_kill_9_of_the_starter_leaves_a_group_that_is_cleaned_when_empty(managed
 def test_a_group_that_cannot_be_made_starts_nothing(managed: groups.Groups, tmp_path: pathlib.Path) -> None:
     mark = tmp_path / "started"
     run = start("--qos", "BE", "--cpus", "9999999999", "--", "touch", str(mark))
-    _, err = run.communicate(timeout=WAIT_SECONDS)
+    _, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 2
     assert "cpu" in err
     assert not mark.exists()
@@ -225,22 +223,25 @@ def test_the_terminal_stops_and_continues_the_whole_job(managed: groups.Groups) 
 
     def until(text: bytes) -> None:
         nonlocal seen
-        deadline = time.monotonic() + WAIT_SECONDS
-        while text not in seen:
-            assert time.monotonic() < deadline, seen
+
+        def has_come() -> bool:
+            nonlocal seen
             if select.select([terminal], [], [], 0.1)[0]:
                 seen += os.read(terminal, 4096)
+            return text in seen
+
+        await_true(has_come, f"{text!r} in the terminal", said=lambda: repr(seen), pause_seconds=0)
         seen = seen.partition(text)[2]
 
     try:
         until(b"ready> ")
-        os.write(terminal, f"{' '.join(COTENANT)} run --qos BE --name {ALONE} -- sleep 61\n".encode())
+        os.write(terminal, f"{' '.join(COTENANT)} run --qos BE --name {ALONE} -- sleep 901\n".encode())
         await_true(lambda: "sleep" in _commands(managed, f"cotenant-be/{ALONE}"), "the command has begun")
         members = managed.members(f"cotenant-be/{ALONE}")
         os.write(terminal, b"\x1a")
         until(b"Stopped")
         until(b"ready> ")
-        assert [_state(one) for one in members] == ["T"]
+        await_true(lambda: [_state(one) for one in members] == ["T"], "the command stands still")
         os.write(terminal, b"fg\n")
         await_true(lambda: [_state(one) for one in members] == ["S"], "the command goes on")
         os.write(terminal, b"\x03")
@@ -290,6 +291,6 @@ def test_every_family_holds_the_command_back_before_it_begins(name: str, tmp_pat
 def _output(root: pathlib.Path, request: running.Request) -> str:
     words = ["--qos", request.qos, "--root", str(root), "--", *request.command]
     run = start(*words, name=request.name or "")
-    out, err = run.communicate(timeout=WAIT_SECONDS)
+    out, err = run.communicate(timeout=PATIENCE_SECONDS)
     assert (run.returncode, err) == (0, "")
     return out

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.kube.conftest import ApiServer, api, client
+from tests.waiting import turns
 
 from cotenant.kube.client import Client
 from cotenant.manager.controller import Context, Controller
@@ -56,6 +57,7 @@ class Cluster:
         async def move() -> None:
             while True:
                 await asyncio.sleep(0.01)
+                await turns()
                 self.clock.advance(0.2)
 
         work = [asyncio.create_task(one.run(self.context)) for one in controllers]

@@ -3,6 +3,7 @@ import pathlib
 
 import msgspec
 import pytest
+from tests.waiting import PATIENCE_SECONDS, until
 
 from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
@@ -71,16 +72,14 @@ def test_another_agent_is_named_unless_it_is_known_to_be_there(parts: facts.Part
 
 
 async def test_the_first_facts_wait_for_the_node_object(parts: facts.Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "MODE_SECONDS", 0.5)
+    monkeypatch.setattr(facts, "MODE_SECONDS", 2 * PATIENCE_SECONDS)
     monkeypatch.setattr(facts, "LOOK_SECONDS", 0.01)
     told: list[bytes] = []
     telling = asyncio.create_task(facts.Telling(parts).run(told.append))
     await asyncio.sleep(0.05)
     assert told == []
     parts.policy.take_node({"metadata": {"labels": {"cotenant.io/mode": "enforce"}}})
-    async with asyncio.timeout(20):
-        while not told:
-            await asyncio.sleep(0.01)
+    await until(lambda: told)
     telling.cancel()
     await asyncio.gather(telling, return_exceptions=True)
     assert [msgspec.json.decode(text)["mode"] for text in told] == ["enforce"]

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.node import errors, kubelet
 from cotenant.units.clock import ManualClock
@@ -18,6 +19,11 @@ class Answers:
         self.body = b'{"items": []}'
         self.authorization: list[str | None] = []
         self.close_after = False
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubelet, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture

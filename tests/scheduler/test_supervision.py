@@ -11,7 +11,7 @@ import textwrap
 import time
 
 import pytest
-from tests.waiting import await_true
+from tests.waiting import PATIENCE_SECONDS, await_true
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def start(*words: str) -> "subprocess.Popen[str]":
 def end(process: "subprocess.Popen[str]") -> int:
     process.terminate()
     try:
-        return process.wait(10)
+        return process.wait(PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -152,7 +152,7 @@ def test_a_worker_that_computes_is_left_alone() -> None:
 
 def test_wrong_settings_are_said_once_and_end_the_program() -> None:
     process = start("fail")
-    _, complaint = process.communicate(timeout=20)
+    _, complaint = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 2
     assert complaint.splitlines()[-1] == "cotenant: no such thing"
 
@@ -188,7 +188,7 @@ def test_the_extender_answers_again_after_its_worker_was_stopped() -> None:
             body = (FIXTURES / "kube-filter-names.json").read_bytes()
 
             def answer() -> bytes:
-                connection = http.client.HTTPConnection(address, timeout=30)
+                connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
                 connection.request("POST", "/kube/filter", body, {"Content-Type": "application/json"})
                 content = connection.getresponse().read()
                 connection.close()
@@ -202,4 +202,4 @@ def test_the_extender_answers_again_after_its_worker_was_stopped() -> None:
             assert second != worker
         finally:
             server.terminate()
-            assert server.wait(10) == 0
+            assert server.wait(PATIENCE_SECONDS) == 0

@@ -3,6 +3,8 @@
 import asyncio
 import socket
 
+from tests.waiting import PATIENCE_SECONDS
+
 
 async def without_delay(listener: socket.socket) -> bool:
     """Return whether what asyncio writes to a connection of this listener is sent at once (no Nagle's delay)."""
@@ -16,4 +18,4 @@ async def without_delay(listener: socket.socket) -> bool:
     async with await asyncio.start_server(connected, sock=listener):
         _, writer = await asyncio.open_connection(*listener.getsockname()[:2])
         writer.close()
-        return bool(await asyncio.wait_for(accepted, 5))
+        return bool(await asyncio.wait_for(accepted, PATIENCE_SECONDS))

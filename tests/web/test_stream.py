@@ -3,6 +3,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, until
 
 from cotenant.web.stream import QUEUE_LIMIT, Broadcast, event_of
 
@@ -51,7 +52,7 @@ async def test_events_arrive_in_order_and_the_client_is_forgotten_when_it_leaves
     assert peer.text == 'event: tick\ndata: {}\n\nevent: tick\ndata: {"n":1}\n\n'
     assert broadcast.clients == 1
     peer.left.set()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)
     assert broadcast.clients == 0
     assert broadcast.dropped == 0
 
@@ -67,9 +68,9 @@ async def test_a_client_that_does_not_keep_up_is_dropped() -> None:
     assert broadcast.clients == 1
     assert broadcast.dropped >= 1
     assert f'{{"n": {QUEUE_LIMIT + 2}}}' in quick.text
-    await asyncio.wait_for(tasks[0], 1)
+    await asyncio.wait_for(tasks[0], PATIENCE_SECONDS)
     broadcast.close()
-    await asyncio.wait_for(tasks[1], 1)
+    await asyncio.wait_for(tasks[1], PATIENCE_SECONDS)
 
 
 async def test_clients_are_bounded() -> None:
@@ -80,7 +81,7 @@ async def test_clients_are_bounded() -> None:
     await open_stream(broadcast, two)
     assert two.messages[0]["status"] == 503
     broadcast.close()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)
     assert one.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
@@ -95,10 +96,7 @@ async def test_closing_ends_streams_and_refuses_new_ones() -> None:
 async def test_an_event_holds_only_the_parts_that_changed(site, feed, hurt_now: bool) -> None:  # type: ignore[no-untyped-def]
     peer = Peer()
     task = asyncio.create_task(site.broadcast.serve({"type": "http"}, peer.receive, peer.send, site.first_event))
-    for _ in range(100):
-        await asyncio.sleep(0.005)
-        if peer.text.count("\n\n"):
-            break
+    await until(lambda: peer.text.count("\n\n"))
     whole = json.loads(peer.text.split("data: ", 1)[1])
     assert set(whole["html"]) == {
         "now",
@@ -113,11 +111,8 @@ async def test_an_event_holds_only_the_parts_that_changed(site, feed, hurt_now: 
     assert whole["values"]["block.p99_usec"] == 65000
     for expected in (1, 2):
         site.publish(feed.moment)
-        for _ in range(100):
-            await asyncio.sleep(0.005)
-            if peer.text.count("\n\n") > expected:
-                break
+        await until(lambda wanted=expected: peer.text.count("\n\n") > wanted)
     last = json.loads(peer.text.rstrip().rsplit("data: ", 1)[1])
     assert last["html"] == {}
     site.broadcast.close()
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)

@@ -11,7 +11,7 @@ import prometheus_client
 import pytest
 from tests.latency.conftest import Server
 from tests.manager.conftest import Cluster
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 from cotenant.latency.errors import Unreadable
 from cotenant.manager.controller import Settings
@@ -64,7 +64,7 @@ def p99(table: Table, *nodes: str) -> dict[str, float | None]:
 
 
 async def test_off_by_default_nothing_is_followed_or_read(cluster: Cluster) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await Latency().run(cluster.context)
     assert cluster.api.requests == []
     assert cluster.context.latencies.services() == []

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +12,7 @@ import prometheus_client
 import pytest
 from tests.kube.conftest import status
 from tests.manager.conftest import NODE_METRICS, NODES, TOPOLOGIES, Cluster
-from tests.waiting import until
+from tests.waiting import ended, until
 
 from cotenant.analyzer import receiving
 from cotenant.analyzer.fleet import Fleet
@@ -119,9 +120,7 @@ async def test_what_a_node_uses_becomes_what_it_offers(world: World) -> None:
             world.use(0.101)
             await asyncio.sleep(0.01)
         assert world.cluster.writes("nodes/n1") == writes  # nothing to tell
-        await asyncio.sleep(0.05)  # the last of these are in a table by themselves
-        world.use(0.3)
-        await until(lambda: world.offered() == 3_000)
+        await until(lambda: world.use(0.3) or world.offered() == 3_000)
         # A pod that is bound here counts before it runs, by its request.
         world.add_pod("web", {"cpu": "2"}, 9000)
         await until(lambda: world.offered() == 1_000)
@@ -259,23 +258,30 @@ async def test_zones_follow_the_node_and_end_with_it(world: World) -> None:
 
 async def test_koordinators_own_manager_is_left_its_resources_while_it_lives(world: World) -> None:
     leases = "apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases"
-    renewals = iter(range(10_000))
+    renewals = itertools.count()
 
     def renew() -> None:
         spec = {"holderIdentity": "koord-manager-0", "renewTime": f"{next(renewals)}"}
         world.cluster.api.put(leases, "koordinator-manager", spec=spec)
+
+    async def live() -> None:
+        while True:
+            renew()
+            await asyncio.sleep(0.01)
 
     renew()
     world.add_node()
     found = world.cluster.objects(NODES)["n1"]
     found["status"]["allocatable"][CPU] = found["status"]["capacity"][CPU] = "123"
     world.cluster.api.put(NODES, "n1", **found)
+    living = asyncio.create_task(live())
     async with world.running():
         for _ in range(20):
             world.report("2")
             await asyncio.sleep(0.01)
         assert world.offered() == 123
         assert "cotenant_overcommit_standing_back 1.0" in metrics(world)
+        await ended(living)
         await until(lambda: world.report("2") or world.offered() == 4_000)  # its lease is not renewed any more
         renew()
         await until(lambda: "cotenant_overcommit_standing_back 1.0" in metrics(world))

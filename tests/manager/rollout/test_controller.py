@@ -9,7 +9,7 @@ import prometheus_client
 import pytest
 from tests.kube.conftest import status
 from tests.manager.conftest import EVENTS, NODES, REVISIONS, STATE, Cluster
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from cotenant.api import timestamp
 from cotenant.api.rollout import HOLD_ANNOTATION
@@ -50,6 +50,7 @@ class Fleet:
             if self.alive:
                 self.report()
             await asyncio.sleep(0.02)
+            await turns()
             self.cluster.clock.advance(3.0)
 
     def report(self) -> None:

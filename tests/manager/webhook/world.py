@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from tests import asking
 from tests.kube.conftest import ApiServer
 from tests.manager.webhook.objects import CLASSES
 from tests.waiting import ended
@@ -12,7 +13,6 @@ from tests.waiting import ended
 from cotenant.kube.client import Client
 from cotenant.manager import controller
 from cotenant.manager.webhook import settings
-from cotenant.web import serving
 
 SECRETS = "api/v1/namespaces/cotenant-system/secrets"
 MUTATING = "apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -22,8 +22,7 @@ DAY = 86_400
 
 
 def free_address() -> str:
-    with serving.bind("127.0.0.1:0") as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    return f"127.0.0.1:{asking.free_port()}"
 
 
 def context_of(client: Client, clock: Any, **given: Any) -> controller.Context:
