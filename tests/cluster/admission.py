@@ -22,7 +22,8 @@ SYSTEM = "cotenant-system"
 STRICT, LOOSE, PLAIN = "colocated", "occasional", "plain"
 """Namespaces: labelled for co-location; chosen by the profile only; with nothing."""
 PORTS = (19443, 19444)
-LIFE_SECONDS = 4
+LIFE_SECONDS = 8
+"""Of a certificate: a machine that stands still for some seconds must not make it end before its successor is there."""
 BATCH = {"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000}
 
 

@@ -107,4 +107,4 @@ def write_kubeconfig(directory: pathlib.Path, name: str, server: str, path: path
 
 
 def _openssl(directory: pathlib.Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=60)
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True, timeout=240)

@@ -22,7 +22,7 @@ CHART = ROOT / "charts/cotenant"
 NAMESPACE = "cotenant-system"
 RELEASE = "cotenant"
 CACHE = pathlib.Path(os.environ.get("COTENANT_CACHE") or pathlib.Path.home() / ".cache/cotenant") / "image"
-TIMEOUT_SECONDS = 180
+TIMEOUT_SECONDS = 600
 
 
 REAL = {"cotenant.io/test-node": "real"}
@@ -100,14 +100,14 @@ def import_image() -> None:
         for old in CACHE.glob("cotenant-*.tar"):
             old.unlink()
         build = [sys.executable, str(ROOT / "packaging/image/build.py"), f"--output={archive}", f"--cache={CACHE}/debs"]
-        subprocess.run(build, check=True, timeout=600)
+        subprocess.run(build, check=True, timeout=1800)
     import_archive(archive)
 
 
 def import_archive(archive: pathlib.Path) -> None:
     """Import an image's archive on the real node."""
     ctr = [str(cluster.built_binaries() / "ctr"), "-a", str(cluster.STATE / "containerd.sock"), "-n", "k8s.io"]
-    subprocess.run([*ctr, "images", "import", str(archive)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*ctr, "images", "import", str(archive)], check=True, capture_output=True, timeout=600)
 
 
 def _sources() -> str:

@@ -29,7 +29,7 @@ def start(state: pathlib.Path, binaries: pathlib.Path, processes: Processes) -> 
         archive = state / "image.tar"
         images.write_archive(archive, reference, pathlib.Path("/bin/busybox"), entrypoint)
         ctr = [str(binaries / "ctr"), "-a", str(state / "containerd.sock"), "-n", "k8s.io", "images", "import"]
-        subprocess.run([*ctr, str(archive)], check=True, capture_output=True, timeout=60)
+        subprocess.run([*ctr, str(archive)], check=True, capture_output=True, timeout=240)
         archive.unlink()
     _configure_kubelet(state)
     start_kubelet(state, binaries, processes)
@@ -139,7 +139,7 @@ def _configure_kubelet(state: pathlib.Path) -> None:
     )
 
 
-def _wait_for_socket(path: pathlib.Path, timeout_seconds: float = 30) -> None:
+def _wait_for_socket(path: pathlib.Path, timeout_seconds: float = 120) -> None:
     deadline = time.monotonic() + timeout_seconds
     while not path.exists():
         if time.monotonic() > deadline:
@@ -151,19 +151,19 @@ def _end_pods(state: pathlib.Path, binaries: pathlib.Path) -> None:
     ctr = [str(binaries / "ctr"), "-a", str(state / "containerd.sock"), "-n", "k8s.io"]
 
     def listed(kind: str) -> list[str]:
-        done = subprocess.run([*ctr, kind, "ls", "-q"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([*ctr, kind, "ls", "-q"], capture_output=True, text=True, timeout=120, check=False)
         return done.stdout.split()
 
     for task in listed("tasks"):
-        subprocess.run([*ctr, "tasks", "rm", "-f", task], capture_output=True, timeout=30, check=False)
+        subprocess.run([*ctr, "tasks", "rm", "-f", task], capture_output=True, timeout=120, check=False)
     for container in listed("containers"):
-        subprocess.run([*ctr, "containers", "rm", container], capture_output=True, timeout=30, check=False)
+        subprocess.run([*ctr, "containers", "rm", container], capture_output=True, timeout=120, check=False)
 
 
 def _unmount_below(state: pathlib.Path) -> None:
     mounts = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
     for mount in sorted((m for m in mounts if m.startswith(f"{state}/")), key=len, reverse=True):
-        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True, timeout=30)
+        subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True, timeout=120)
 
 
 def _remove_groups(group: pathlib.Path) -> None:

@@ -18,12 +18,21 @@ TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 KOORDINATORS = (NODE_SLOS, NODE_METRICS, TOPOLOGIES)
 
 
+PATIENCE = cluster.PATIENCE
+"""Whoever asks for a state waits for so many times what it takes on a busy machine; a promised time is kept alike."""
+
+LONGEST_LOOK_SECONDS = 2.0
+"""Of the time from one look to the next, so much counts as waiting: the rest the machine, or a server, stood still."""
+
+
 def wait_for(what: Callable[[], Any], seconds: float = 60, about: str = "") -> float:
     """Wait until something is true; return how many seconds that took. A server that does not answer yet is no answer.
 
-    :raises TimeoutError: if it does not come.
+    :param seconds: that it takes on a busy machine; the wait ends after ``PATIENCE`` times as many.
+    :raises TimeoutError: if it does not come; with the end of what each running program has said.
     """
     started = time.monotonic()
+    looked, spent = started, 0.0
     why: object = ""
     while True:
         try:
@@ -31,9 +40,18 @@ def wait_for(what: Callable[[], Any], seconds: float = 60, about: str = "") -> f
                 return time.monotonic() - started
         except (OSError, http.client.HTTPException) as error:
             why = error
-        if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not reached within {seconds:.0f} s: {about or what} {why}")
+        if spent > PATIENCE * seconds:
+            waited = time.monotonic() - started
+            raise TimeoutError(f"not reached within {waited:.0f} s: {about or what} {why}\n{programs.last_words()}")
         time.sleep(0.1)
+        now = time.monotonic()
+        spent += min(now - looked, LONGEST_LOOK_SECONDS)
+        looked = now
+
+
+def assert_kept(took: float, promised_seconds: float) -> None:
+    """See that something took about as long as promised; on a machine that stands still, some times as long."""
+    assert took <= PATIENCE * promised_seconds, f"{took:.1f} s, of {promised_seconds:.0f} that are promised"
 
 
 def pod(

@@ -49,7 +49,7 @@ class Processes:
         path = self._directory / f"{name}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
-    def stop(self, name: str, timeout_seconds: float = 10) -> None:
+    def stop(self, name: str, timeout_seconds: float = 60) -> None:
         """Ask one program to end, wait, and insist."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             pid = self.pid(name)
@@ -65,7 +65,7 @@ class Processes:
         known.pop(name, None)
         self._file.write_text(json.dumps(known))
 
-    def kill(self, name: str, timeout_seconds: float = 10) -> None:
+    def kill(self, name: str, timeout_seconds: float = 60) -> None:
         """End one program at once, and wait until nothing of it is left: a zombie's threads may still hold its port.
 
         :raises TimeoutError: if it is still there.

@@ -4,6 +4,7 @@
 this machine's own cotenant is touched.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -21,7 +22,12 @@ import cluster
 import node
 
 PR_SET_PDEATHSIG = 1
+RUN_SECONDS = 240
+"""A command that runs to its end takes one or two; a machine that stands still meanwhile is no failure of it."""
+STOP_SECONDS = 60
+LAST_WORDS = 600
 _libc = ctypes.CDLL(None)
+_started: "list[Program]" = []
 
 
 def die_with_parent() -> None:
@@ -38,6 +44,7 @@ class Program:
     """One running ``cotenant`` command with its output in a file."""
 
     def __init__(self, arguments: Sequence[str], log: pathlib.Path, *, own_run: pathlib.Path | None = None) -> None:
+        self._arguments = arguments
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -48,6 +55,7 @@ class Program:
                 env=environment(),
                 preexec_fn=die_with_parent,
             )
+        _started.append(self)
 
     @property
     def pid(self) -> int:
@@ -71,8 +79,9 @@ class Program:
         children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children")
         return [int(child) for child in children.read_text().split()] if children.exists() else []
 
-    def stop(self, seconds: float = 15) -> int:
+    def stop(self, seconds: float = STOP_SECONDS) -> int:
         """Ask it to end, insist after a while; return its exit status."""
+        self._forget()
         for number in (signal.SIGCONT, signal.SIGTERM):
             self.signal(number)
         try:
@@ -82,14 +91,35 @@ class Program:
 
     def kill(self) -> int:
         """End it at once; return its exit status."""
+        self._forget()
         self.signal(signal.SIGKILL)
-        return self._process.wait(10)
+        return self._process.wait(STOP_SECONDS)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(ValueError):
+            _started.remove(self)
+
+    def last_words(self) -> str:
+        """Return what it is, whether it runs, and the end of what it has said."""
+        state = "runs" if self.returncode is None else f"ended with {self.returncode}"
+        return f"--- cotenant {shlex.join(self._arguments)}: {state}\n{self.output()[-LAST_WORDS:]}"
+
+
+def last_words() -> str:
+    """Return the last words of every program that runs or has ended by itself, and how busy the machine is."""
+    pressure = "".join(f"{kind}: {pathlib.Path('/proc/pressure', kind).read_text()}" for kind in ("cpu", "io"))
+    return "\n".join([*(program.last_words() for program in _started), pressure])
 
 
 def run(arguments: Sequence[str], *, own_run: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        in_own_run(arguments, own_run), capture_output=True, text=True, timeout=60, check=False, env=environment()
+        in_own_run(arguments, own_run),
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+        env=environment(),
     )
 
 
@@ -131,7 +161,7 @@ def get_json(url: str) -> Any:
 
 def get_text(url: str) -> str:
     """Return what an address on loopback answers."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         return str(answer.read().decode())
 
 

@@ -30,6 +30,8 @@ SLO = {
 }
 QOS = "koordinator.sh/qosClass"
 METRICS = "127.0.0.1:17072"
+LOOKS = 6
+"""A second apart, after which what is held counts as kept."""
 OURS = re.compile(r"cgroup|cpu\.|cpuset|quota|shares|[Rr]esource busy|[Ii]nvalid argument")
 """What the kubelet says when somebody has made its groups refuse it."""
 
@@ -258,10 +260,16 @@ def test_kubelet_and_containerd_restart_and_nothing_is_let_go(agent: programs.Pr
         cluster.start_again(name)
     wait_for(lambda: processes.pid("kubelet") is not None and node_is_ready(), 60, "the node to be Ready")
     wait_for(lambda: "lsr" in pods_of_the_kubelet(), 60, "the kubelet to list its pods")
-    seen = [(pods.all(), quota() > 0) for _ in range(8) if programs.settle(1) is None]
     # The kubelet sets its own values anew when it starts; each is answered within a round or two.
-    assert seen[-1] == (HELD, True), seen
-    assert sum(entry != (HELD, True) for entry in seen) <= 2, seen
+    seen: list[bool] = []
+
+    def is_kept() -> bool:
+        programs.settle(1)
+        seen.append((pods.all(), quota() > 0) == (HELD, True))
+        return len(seen) >= LOOKS and all(seen[-LOOKS:])
+
+    wait_for(is_kept, 20, f"what is held to stay: {pods.all()}")
+    assert seen.count(False) <= 2 * objects.PATIENCE, seen
     assert kubelet_complaints(before) == []
     assert agent.returncode is None, agent.output()
 

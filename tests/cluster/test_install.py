@@ -88,7 +88,7 @@ def found_of_ours() -> list[str]:
 def metrics_of(component: str, port: int) -> set[str]:
     """Return the names of the series that a program shows."""
     address = install.pods(component)[0]["status"]["hostIP"]
-    with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     return {re.split(r"[{ ]", line, maxsplit=1)[0] for line in text.splitlines() if not line.startswith("#")}
 
@@ -231,7 +231,7 @@ def test_a_rollout_whose_gate_fails_takes_itself_back(released: None, tmp_path: 
     spec = {
         "change": {"mode": "enforce"},
         "nodeSelector": {"cotenant.io/test-node": "kwok"},
-        "stages": [{"name": "canary", "share": 0.05, "soakSeconds": 90}, {"name": "rest"}],
+        "stages": [{"name": "canary", "share": 0.05, "soakSeconds": 600}, {"name": "rest"}],
         "gates": {"interferenceLevel": {"max": 0.3}},
         "stopping": {"failSeconds": 4, "unknownSeconds": 120},
     }

@@ -262,7 +262,7 @@ async def test_clocks_an_hour_apart_change_nothing(prepared: None, kubeconfig: p
             leading: list[int] = []
             for percent in (51, 52):
                 write_config(resource_threshold=threshold(percent))
-                async with asyncio.timeout(40):
+                async with asyncio.timeout(40 * objects.PATIENCE):
                     while not await asyncio.to_thread(all_have, percent):
                         assert sum(one.elector.leading for one in managers) <= 1
                         await asyncio.sleep(0.1)

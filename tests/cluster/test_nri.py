@@ -40,4 +40,4 @@ def test_batch_limits_are_there_when_the_container_starts(kubeconfig: pathlib.Pa
     finally:
         cluster.request("DELETE", "/api/v1/namespaces/default/pods/batch")
         agent.terminate()
-        assert agent.wait(20) == 0, (tmp_path / "log").read_text()
+        assert agent.wait(programs.STOP_SECONDS) == 0, (tmp_path / "log").read_text()

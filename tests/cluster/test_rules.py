@@ -20,7 +20,7 @@ import cluster
 NOISY = "kwok-0"
 DEFAULT = f"{pipeline.RULES}/default"
 EVENTS = "/api/v1/namespaces/default/events"
-TRIAL_SECONDS = 60
+TRIAL_SECONDS = 600
 BASE: dict[str, Any] = {
     "windowSeconds": 10,
     "detections": {
@@ -47,7 +47,13 @@ def kubectl(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]
     """Run the real kubectl as the administrator."""
     command = [str(pathlib.Path(sys.executable).parent / "kubectl"), *arguments]
     return subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=60, check=False, env=programs.environment()
+        command,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=programs.RUN_SECONDS,
+        check=False,
+        env=programs.environment(),
     )
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import admission
 import objects
-import programs
 import pytest
 from admission import (
     LOOSE,
@@ -74,10 +73,10 @@ def test_a_pod_becomes_offline_work(webhook: pathlib.Path) -> None:
 def test_a_percentage_of_the_pods_of_one_controller(webhook: pathlib.Path) -> None:
     """Their names are made by the API server, some versions of it after the webhook."""
     set_profile("half", selector={"matchLabels": {"app": "half"}}, probability="50%", labels={"drawn": "yes"})
-    programs.settle(1)
     pod = asking()
     pod["metadata"] = {"generateName": "half-", "labels": {"app": "half"}}
     try:
+        wait_for(lambda: "drawn" in create(PLAIN, pod)["metadata"]["labels"], 10, "the profile to be known")
         drawn = sum("drawn" in create(PLAIN, pod)["metadata"]["labels"] for _ in range(60))
     finally:
         objects.delete(f"{PROFILES}/half")
@@ -92,15 +91,17 @@ def test_defaults_of_a_limit_range_do_not_come_back(webhook: pathlib.Path) -> No
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults"}, "spec": {"limits": [item]}}
     cluster.request("POST", path, body)
     try:
-        programs.settle(1)
+        bare = asking()
+        bare["spec"]["containers"][0]["resources"] = {}
+        translated = {"kubernetes.io/batch-cpu": "250", "kubernetes.io/batch-memory": "64Mi"}
+
+        def asked_for() -> dict[str, str]:
+            return dict(create(LOOSE, bare)["spec"]["containers"][0]["resources"]["requests"])
+
+        wait_for(lambda: asked_for() == translated, 10, f"the defaults to be translated: {asked_for()}")
         for container in create(LOOSE, asking())["spec"]["containers"]:
             assert not {"cpu", "memory"} & container["resources"]["requests"].keys()
             assert container["resources"]["requests"]["kubernetes.io/batch-cpu"] == "1500"
-        bare = asking()
-        bare["spec"]["containers"][0]["resources"] = {}
-        assert create(LOOSE, bare)["spec"]["containers"][0]["resources"]["requests"] == {
-            "kubernetes.io/batch-cpu": "250", "kubernetes.io/batch-memory": "64Mi"
-        }  # fmt: skip
         objects.patch(f"{path}/defaults", {"spec": {"limits": [{**item, "min": {"cpu": "100m"}}]}})
         wait_for(lambda: "LimitRange occasional/defaults bounds cpu" in refusal(LOOSE, asking()), 10)
     finally:
@@ -113,7 +114,7 @@ def test_a_quota_is_kept_or_the_pod_refused_in_plain_words(webhook: pathlib.Path
              "spec": {"hard": {"requests.cpu": "1"}}}  # fmt: skip
     cluster.request("POST", path, quota)
     try:
-        programs.settle(1)
+        wait_for(lambda: isinstance(attempt(LOOSE, asking()), str), 10, "the quota to be known")
         text = refusal(LOOSE, asking())
         assert "ResourceQuota occasional/team counts requests.cpu" in text
         assert "profile batch" in text
@@ -121,7 +122,7 @@ def test_a_quota_is_kept_or_the_pod_refused_in_plain_words(webhook: pathlib.Path
         expression = {"scopeName": "PriorityClass", "operator": "NotIn", "values": ["koord-batch"]}
         quota["spec"]["scopeSelector"] = {"matchExpressions": [expression]}
         cluster.request("POST", path, quota)
-        programs.settle(1)
+        wait_for(lambda: not isinstance(attempt(LOOSE, asking()), str), 10, "the quota's scope to be known")
         assert create(LOOSE, asking())["spec"]["priorityClassName"] == "koord-batch"
     finally:
         objects.delete(f"{path}/team")
