@@ -1,4 +1,5 @@
 import pathlib
+import socket
 from typing import Any
 
 import msgspec
@@ -47,18 +48,22 @@ async def test_refusals_by_kind(api: Any, client: Client, code: int, reason: str
     assert str(caught.value) == f"GET api/v1/nodes/n1: {code} two lines"
 
 
-async def test_no_answer_is_unreachable(client: Client, api: Any, tmp_path: pathlib.Path) -> None:
-    config = tmp_path / "config"
-    config.write_text(
-        """
+def write_kubeconfig(path: pathlib.Path, server: str) -> pathlib.Path:
+    path.write_text(
+        f"""
 apiVersion: v1
 kind: Config
 current-context: x
-contexts: [{name: x, context: {cluster: x, user: x}}]
-clusters: [{name: x, cluster: {server: "http://127.0.0.1:1"}}]
-users: [{name: x, user: {}}]
+contexts: [{{name: x, context: {{cluster: x, user: x}}}}]
+clusters: [{{name: x, cluster: {{server: "{server}"}}}}]
+users: [{{name: x, user: {{}}}}]
 """
     )
+    return path
+
+
+async def test_no_answer_is_unreachable(client: Client, api: Any, tmp_path: pathlib.Path) -> None:
+    config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     async with Client(load_configuration(config)) as nowhere:
         with pytest.raises(errors.Unreachable, match=r"^GET http://127\.0\.0\.1:1/api/v1/nodes/n1: "):
             await nowhere.get(NODES, "n1", dict)
@@ -77,6 +82,14 @@ async def test_a_token_that_cannot_be_read_is_an_error_like_any_other(api: Any, 
     async with Client(config) as client:
         with pytest.raises(errors.Unreachable, match=r"no credentials: Token file .* not found"):
             await client.get(NODES, "n1", dict)
+
+
+async def test_a_server_that_stays_silent_is_said_to_be_slow(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = write_kubeconfig(tmp_path / "config", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        async with Client(load_configuration(config), timeout_seconds=0.05) as asking:
+            with pytest.raises(errors.Unreachable, match=r"/api/v1/nodes/n1: no answer in time \(ReadTimeout\)"):
+                await asking.get(NODES, "n1", dict)
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "contexts: 3", "{"])

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
+PATIENCE_SECONDS = 60.0
+"""For one answer: a person waits for a slow API server rather than being told to try again."""
+
 
 def ask(kubeconfig: pathlib.Path | None, user_agent: str, question: "Callable[[Client], Awaitable[Answer]]") -> Answer:
     """Return what a question gives, which is asked of the cluster of a kubeconfig; None: the usual one.
@@ -19,7 +22,7 @@ def ask(kubeconfig: pathlib.Path | None, user_agent: str, question: "Callable[[C
     from cotenant.kube.client import Client, load_configuration
 
     async def work() -> Answer:
-        async with Client(load_configuration(kubeconfig), user_agent) as client:
+        async with Client(load_configuration(kubeconfig), user_agent, timeout_seconds=PATIENCE_SECONDS) as client:
             return await question(client)
 
     return asyncio.run(work())

@@ -23,6 +23,7 @@ Object = TypeVar("Object")
 Params = Mapping[str, str | int | bool | None]
 
 TIMEOUT_SECONDS = 10.0
+"""Of a program that asks again and again; a command that asks once is more patient."""
 PAGE = 500
 """Objects of a list at a time."""
 WATCH_SILENCE_SECONDS = 120.0
@@ -150,9 +151,11 @@ def load_configuration(kubeconfig: pathlib.Path | None = None) -> SingleConfig:
 class Client:
     """Requests to one API server. Use as an asynchronous context manager."""
 
-    def __init__(self, config: SingleConfig, user_agent: str = "cotenant") -> None:
+    def __init__(
+        self, config: SingleConfig, user_agent: str = "cotenant", *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self.namespace = config.namespace
-        timeout = httpx2.Timeout(TIMEOUT_SECONDS)
+        timeout = httpx2.Timeout(timeout_seconds, connect=TIMEOUT_SECONDS)
         self._http = client_adapter.AsyncClient(config, client_adapter.ConnectionParams(timeout=timeout))
         self._http.headers["User-Agent"] = user_agent
 
@@ -226,7 +229,7 @@ class Client:
                     if kind is not None:
                         yield WatchEvent(kind, event.object)
         except httpx2.HTTPError as error:
-            raise errors.Unreachable(f"watch {self._url(path)}: {type(error).__name__}: {error}") from None
+            raise errors.Unreachable(f"watch {self._url(path)}: {_why(error)}") from None
         except _NO_CREDENTIALS as error:
             raise errors.Unreachable(f"watch {self._url(path)}: no credentials: {error}") from None
 
@@ -343,7 +346,7 @@ class Client:
                 headers=None if body is None else {"Content-Type": content_type},
             )
         except httpx2.HTTPError as error:
-            raise errors.Unreachable(f"{method} {self._url(path)}: {type(error).__name__}: {error}") from None
+            raise errors.Unreachable(f"{method} {self._url(path)}: {_why(error)}") from None
         except _NO_CREDENTIALS as error:
             raise errors.Unreachable(f"{method} {self._url(path)}: no credentials: {error}") from None
         if answer.status_code >= 400:
@@ -365,6 +368,13 @@ def _clean(params: Params) -> dict[str, str]:
         for name, value in params.items()
         if value is not None
     }
+
+
+def _why(error: httpx2.HTTPError) -> str:
+    """Say why there is no answer; that of a time-out has no text of its own."""
+    if isinstance(error, httpx2.TimeoutException):
+        return f"no answer in time ({type(error).__name__}); is the API server overloaded, or kept off by a firewall?"
+    return f"{type(error).__name__}: {error}"
 
 
 def _failure(answer: httpx2.Response, what: str) -> errors.ApiError:
