@@ -31,6 +31,7 @@ KWOK_NODES = 20
 """How many simulated nodes the tests have."""
 PATIENCE = 4
 """A shared machine may stand still for half a minute: a wait ends after so many times what it takes on a busy one."""
+REQUEST_SECONDS = 120
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 MEMORY = pathlib.Path("/dev/shm")
 """Where etcd keeps its data if there is one: a disk that noise of a test holds up must not hold up the API server."""
@@ -138,7 +139,7 @@ def request(
         call.add_header("Content-Type", content_type)
     context = ssl.create_default_context(cafile=str(STATE / "pki/ca.crt"))
     try:
-        with urllib.request.urlopen(call, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(call, timeout=REQUEST_SECONDS, context=context) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
         with error:  # else its connection stays open until it is collected

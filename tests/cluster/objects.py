@@ -25,10 +25,11 @@ LONGEST_LOOK_SECONDS = 2.0
 """Of the time from one look to the next, so much counts as waiting: the rest the machine, or a server, stood still."""
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60, about: str = "") -> float:
+def wait_for(what: Callable[[], Any], seconds: float = 60, about: str | Callable[[], str] = "") -> float:
     """Wait until something is true; return how many seconds that took. A server that does not answer yet is no answer.
 
     :param seconds: that it takes on a busy machine; the wait ends after ``PATIENCE`` times as many.
+    :param about: what is waited for; or what tells at the end how things are then.
     :raises TimeoutError: if it does not come; with the end of what each running program has said.
     """
     started = time.monotonic()
@@ -41,8 +42,8 @@ def wait_for(what: Callable[[], Any], seconds: float = 60, about: str = "") -> f
         except (OSError, http.client.HTTPException) as error:
             why = error
         if spent > PATIENCE * seconds:
-            waited = time.monotonic() - started
-            raise TimeoutError(f"not reached within {waited:.0f} s: {about or what} {why}\n{programs.last_words()}")
+            waited, told = time.monotonic() - started, about() if callable(about) else about
+            raise TimeoutError(f"not reached within {waited:.0f} s: {told or what} {why}\n{programs.last_words()}")
         time.sleep(0.1)
         now = time.monotonic()
         spent += min(now - looked, LONGEST_LOOK_SECONDS)

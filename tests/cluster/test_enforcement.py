@@ -162,7 +162,7 @@ def log_size() -> int:
 def test_pods_of_each_class_are_held_within_seconds_kept_after_sigterm_and_given_back(
     agent: programs.Program, pods: Pods, own_run: pathlib.Path
 ) -> None:
-    took = wait_for(lambda: pods.all() == HELD, 30, f"what is held: {pods.all()}")
+    took = wait_for(lambda: pods.all() == HELD, 30, lambda: f"what is held: {pods.all()}")
     print(f"held {took:.1f} s after the start of the agent")
     wait_for(lambda: 100_000 <= quota() <= 120_000, 30, "a quota for all offline pods")
     assert agent.stop() == 0
@@ -268,7 +268,7 @@ def test_kubelet_and_containerd_restart_and_nothing_is_let_go(agent: programs.Pr
         seen.append((pods.all(), quota() > 0) == (HELD, True))
         return len(seen) >= LOOKS and all(seen[-LOOKS:])
 
-    wait_for(is_kept, 20, f"what is held to stay: {pods.all()}")
+    wait_for(is_kept, 20, lambda: f"what is held to stay: {pods.all()}")
     assert seen.count(False) <= 2 * objects.PATIENCE, seen
     assert kubelet_complaints(before) == []
     assert agent.returncode is None, agent.output()

@@ -86,7 +86,7 @@ def test_offline_pods_go_within_budgets_and_each_is_told_why(pods: dict[str, str
     options = ("--mode=enforce", "--evict", f"--metrics={METRICS}")
     agent = programs.node_agent(tmp_path, *options, own_run=tmp_path / "run")
     try:
-        took = wait_for(lambda: objects.found(f"{PODS}/free") is None, 60, agent.output())
+        took = wait_for(lambda: objects.found(f"{PODS}/free") is None, 60, agent.output)
         print(f"evicted and gone {took:.1f} s after the start of the agent")
         (told,) = wait_events(pods["free"])
         assert told["reason"] == "EvictedByCotenant"
@@ -116,7 +116,7 @@ def wait_events(uid: str) -> list[dict[str, Any]]:
 def test_without_the_option_nobody_is_evicted(pods: dict[str, str], tmp_path: pathlib.Path) -> None:
     agent = programs.node_agent(tmp_path, "--mode=enforce", f"--metrics={METRICS}", own_run=tmp_path / "run")
     try:
-        wait_for(lambda: "left_out" in programs.get_text(f"http://{METRICS}/metrics"), 60, agent.output())
+        wait_for(lambda: "left_out" in programs.get_text(f"http://{METRICS}/metrics"), 60, agent.output)
         programs.settle(5)
         assert {name: objects.phase(name) for name in NAMES} == dict.fromkeys(NAMES, "Running")
     finally:
@@ -135,7 +135,7 @@ def test_with_a_runtime_a_budget_does_not_keep_memory(pods: dict[str, str], tmp_
     options = ("--mode=enforce", "--evict", f"--runtime={runtime}", f"--metrics={METRICS}")
     agent = programs.node_agent(tmp_path, *options, own_run=tmp_path / "run")
     try:
-        wait_for(lambda: restarts("guarded") >= 1, 60, agent.output())
+        wait_for(lambda: restarts("guarded") >= 1, 60, agent.output)
         assert counted("killed") >= 1
         told = [event["message"] for event in wait_events(pods["guarded"])]
         assert any("killed: a disruption budget refuses" in text for text in told)

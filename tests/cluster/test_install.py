@@ -147,7 +147,7 @@ def test_one_scenario_after_another_and_nothing_left(released: None) -> None:
 
     said = install.uninstall()
     print(said)
-    wait_for(lambda: found_of_ours() == [], 60, f"nothing of ours: {found_of_ours()}")
+    wait_for(lambda: found_of_ours() == [], 60, lambda: f"nothing of ours: {found_of_ours()}")
 
 
 def trusted_webhooks() -> list[bool]:
@@ -191,7 +191,7 @@ def test_uninstalling_gives_back_what_was_written_to_the_kernel(released: None) 
         said = install.uninstall()
         print(said)
         assert idle(uid) == "0"
-        wait_for(lambda: found_of_ours() == [], 60, f"nothing of ours: {found_of_ours()}")
+        wait_for(lambda: found_of_ours() == [], 60, lambda: f"nothing of ours: {found_of_ours()}")
     finally:
         objects.delete(f"{objects.PODS}/be")
         objects.delete("/api/v1/namespaces/koordinator-system")
@@ -238,7 +238,9 @@ def test_a_rollout_whose_gate_fails_takes_itself_back(released: None, tmp_path: 
     try:
         cluster.request("POST", pipeline.RULES, {**rules, "spec": pipeline.QUICK_RULES})
         last = f"kwok-{cluster.KWOK_NODES - 1}"
-        wait_for(lambda: "nodeFacts" in pipeline.report(last), 60, f"reports of simulated nodes: {load.output()}")
+        wait_for(
+            lambda: "nodeFacts" in pipeline.report(last), 60, lambda: f"reports of simulated nodes: {load.output()}"
+        )
         cluster.request("POST", ROLLOUTS, {**rollout, "spec": spec})
         wait_for(lambda: phase() == "RolledBack", 120, "the rollback")
         stopped = cluster.request("GET", f"{ROLLOUTS}/r")["status"]["stopped"]

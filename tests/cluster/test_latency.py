@@ -69,7 +69,7 @@ def test_pods_are_read_by_their_annotation_and_by_their_services(shops: None, tm
     )
     try:
         for service in ("default/lat-own", "default/lat-front"):
-            took = wait_for(lambda: p99(service) is not None, 90, program.output())  # noqa: B023
+            took = wait_for(lambda: p99(service) is not None, 90, program.output)  # noqa: B023
             print(f"{service}: p99 known after {took:.1f} s")
             assert p99(service) == pytest.approx(0.099, abs=0.001)
         rate = latency()["default/lat-own"]["requests_per_sec"]

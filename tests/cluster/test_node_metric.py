@@ -3,8 +3,9 @@
 import os
 import pathlib
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import objects
@@ -19,6 +20,8 @@ from cotenant.model import node as nodes
 
 OWN = f"{objects.NODE_METRICS}/{node.NAME}"
 MIB = 1 << 20
+PART_SECONDS = 15.0
+"""A report is a mean over at least so much of the time that a test looks at."""
 HOLD = "x=$(head -c 41943040 /dev/zero | tr '\\0' a); while :; do :; done"
 """40 MiB held in a shell's variable, and all of a CPU."""
 SPEC = {
@@ -77,6 +80,40 @@ def node_seconds() -> float:
     return sum(int(words[column]) for column in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
 
 
+class Accounts(threading.Thread):
+    """The kernel's own accounts, twice a second: on a machine that others share, use is not the same all the time."""
+
+    def __init__(self, groups: Mapping[str, str]) -> None:
+        super().__init__(daemon=True)
+        self._groups = groups
+        self._ending = threading.Event()
+        self.seen: list[tuple[float, dict[str, float]]] = []
+
+    def run(self) -> None:
+        while not self._ending.wait(0.5):
+            seconds = {name: usage_seconds(group) for name, group in self._groups.items()}
+            self.seen.append((time.monotonic(), {**seconds, "node": node_seconds()}))
+
+    def __enter__(self) -> "Accounts":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self.join()
+
+    def holds(self, name: str, cores: float, *, ratio: float, slack: float = 0.0) -> bool:
+        """Return whether the mean over some part of the time is about so many cores."""
+        means = [
+            (later[1][name] - earlier[1][name]) / (later[0] - earlier[0])
+            for number, earlier in enumerate(self.seen)
+            for later in self.seen[number:]
+            if later[0] - earlier[0] >= PART_SECONDS
+        ]
+        print(f"{name}: {cores:.3f} cores told, {min(means):.3f} to {max(means):.3f} seen")
+        return min(means) * (1 - ratio) - slack <= cores <= max(means) * (1 + ratio) + slack
+
+
 def resident_kib(pid: int) -> int:
     match = re.search(r"^VmRSS:\s+(\d+) kB$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert match is not None
@@ -96,36 +133,35 @@ def cores(resource_map: dict[str, Any]) -> float:
 def test_figures_agree_with_the_kernels_own_accounts_and_end_with_the_object(
     groups: dict[str, str], tmp_path: pathlib.Path
 ) -> None:
-    before = time.monotonic(), {name: usage_seconds(group) for name, group in groups.items()}, node_seconds()
     agent = programs.node_agent(tmp_path, own_run=tmp_path / "run")
     try:
-        took = wait_for(lambda: status().get("podsMetric"), 60, agent.output())
-        wait_for(lambda: status()["nodeMetric"].get("aggregatedNodeUsages"), 60, "aggregates over 20 s")
-        seconds = time.monotonic() - before[0]
-        found = status()
+        with Accounts(groups) as accounts:
+            took = wait_for(lambda: status().get("podsMetric"), 60, agent.output)
+            reported = time.monotonic()
+            wait_for(lambda: status()["nodeMetric"].get("aggregatedNodeUsages"), 60, "aggregates over 20 s")
+            found = status()
         pods = {entry["name"]: entry for entry in found["podsMetric"]}
-        mean = {name: (usage_seconds(group) - before[1][name]) / seconds for name, group in groups.items()}
-        node_mean = (node_seconds() - before[2]) / seconds
-        print(f"first report after {took:.1f} s; busy {mean['busy']:.3f} cores, told {pods['busy']['podUsage']}")
-        assert cores(pods["busy"]["podUsage"]) == pytest.approx(mean["busy"], rel=0.1)
-        assert cores(pods["calm"]["podUsage"]) == pytest.approx(mean["calm"], abs=0.01)
+        print(f"first report after {took:.1f} s")
+        assert accounts.holds("busy", cores(pods["busy"]["podUsage"]), ratio=0.1)
+        assert accounts.holds("calm", cores(pods["calm"]["podUsage"]), ratio=0.1, slack=0.01)
         told = int(pods["busy"]["podUsage"]["resources"]["memory"])
         assert told == pytest.approx(anonymous_bytes(groups["busy"]), rel=0.25)
         assert told > 40 * MIB
         assert (pods["busy"]["qos"], pods["busy"]["priority"]) == ("LS", "koord-prod")
         assert (pods["calm"]["qos"], pods["calm"]["priority"]) == ("BE", "koord-batch")
         whole = found["nodeMetric"]
-        assert cores(whole["nodeUsage"]) == pytest.approx(node_mean, rel=0.25)
+        assert accounts.holds("node", cores(whole["nodeUsage"]), ratio=0.25)
         known = sum(cores(entry["podUsage"]) for entry in found["podsMetric"])
         assert cores(whole["systemUsage"]) == pytest.approx(cores(whole["nodeUsage"]) - known, abs=0.2)
-        assert sum(cores(entry["nodeUsage"]) for entry in whole["numaUsages"]) == pytest.approx(node_mean, rel=0.25)
+        zones = sum(cores(entry["nodeUsage"]) for entry in whole["numaUsages"])
+        assert accounts.holds("node", zones, ratio=0.25)
         assert [entry["duration"] for entry in whole["aggregatedNodeUsages"]] == ["20s"]
         assert "prodPeakMetric" not in found
         assert cluster.request("GET", OWN)["spec"] == SPEC
         first = found["updateTime"]
-        took = wait_for(lambda: status()["updateTime"] != first, 35)
+        took = wait_for(lambda: status()["updateTime"] != first, 60)
         print(f"the next report after {took:.1f} s")
-        programs.settle(max(70 - (time.monotonic() - before[0]), 0))  # a minute, so that predictions have begun
+        programs.settle(max(90 - (time.monotonic() - reported), 0))  # a minute, so that predictions have begun
         resident_mib = resident_kib(agent.pid) / 1024
         print(f"the agent holds {resident_mib:.0f} MiB")
         assert resident_mib <= 64
@@ -166,7 +202,7 @@ def test_the_topology_is_accepted_follows_pods_and_is_left_alone_otherwise(
 ) -> None:
     agent = programs.node_agent(tmp_path, own_run=tmp_path / "run")
     try:
-        took = wait_for(lambda: objects.found(TOPOLOGY), 60, agent.output())
+        took = wait_for(lambda: objects.found(TOPOLOGY), 60, agent.output)
         print(f"written {took:.1f} s after the start of the agent")
         found = read_back()
         assert len(found.cpus) == os.cpu_count()

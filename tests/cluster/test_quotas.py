@@ -85,19 +85,19 @@ def test_a_divided_container_starts_again_on_v1_and_gets_its_whole_quota_back(
     annotate("1.25")
     agent = programs.node_agent(tmp_path, "--mode=enforce", own_run=tmp_path / "run")
     try:
-        took = wait_for(lambda: set(quotas(web).values()) == {"40000"}, 60, agent.output())
+        took = wait_for(lambda: set(quotas(web).values()) == {"40000"}, 60, agent.output)
         print(f"divided {took:.1f} s after the start of the agent")
         (first,) = quotas(web)
         end(first)
         took = wait_for(lambda: quotas(web) and first not in quotas(web), 60, "the container to start again")
         print(f"the container was there again {took:.1f} s after it was killed")
-        took = wait_for(lambda: set(quotas(web).values()) == {"40000"}, 30, agent.output())
+        took = wait_for(lambda: set(quotas(web).values()) == {"40000"}, 30, agent.output)
         print(f"and divided {took:.1f} s after that")
         objects.assert_kept(took, 6)  # a new container is asked for, and not waited for until the next list
         assert (web / QUOTA).read_text().strip() == "50000", "a pod below its container's limit would refuse it"
         assert "nvalid argument" not in said("web")
         annotate(None)
-        took = wait_for(lambda: set(quotas(web).values()) == {"50000"}, 30, agent.output())
+        took = wait_for(lambda: set(quotas(web).values()) == {"50000"}, 30, agent.output)
         print(f"whole again {took:.1f} s after the annotation went")
         assert (web / QUOTA).read_text().strip() == "50000"
     finally:
@@ -119,10 +119,10 @@ def test_where_somebody_keeps_lifting_the_directorys_quota_each_pod_is_held(
     agent = programs.node_agent(tmp_path, "--mode=enforce", own_run=tmp_path / "run")
     lifting = threading.Thread(target=lift, daemon=True)
     try:
-        wait_for(lambda: (OFFLINE / QUOTA).read_text().strip() != "-1", 60, agent.output())
+        wait_for(lambda: (OFFLINE / QUOTA).read_text().strip() != "-1", 60, agent.output)
         lifting.start()
         started = time.monotonic()
-        wait_for(lambda: (batch / QUOTA).read_text().strip() != "-1", 60, agent.output())
+        wait_for(lambda: (batch / QUOTA).read_text().strip() != "-1", 60, agent.output)
         print(f"the pod was held by a quota of its own after {time.monotonic() - started:.1f} s")
         assert "each group has a quota of its own instead" in agent.output()
         for _ in range(30):

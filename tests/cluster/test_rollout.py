@@ -119,7 +119,7 @@ def test_a_failing_gate_takes_the_canary_back(rollouts: None, tmp_path: pathlib.
             canaries.update(changed())
             return phase() == "RolledBack"
 
-        took = wait_for(is_rolled_back, 150, f"the rollback: {status()}")
+        took = wait_for(is_rolled_back, 150, lambda: f"the rollback: {status()}")
         print(f"the canaries {canaries} were noisy, and everything was back {took:.1f} s after the beginning")
         shown = order("status", "r")
     assert modes() == before
@@ -138,18 +138,20 @@ def test_the_leader_is_killed_in_the_middle_and_another_ends_it(rollouts: None, 
         led = holder()
         with manager(tmp_path, 18091) as second:
             begin(stages=[{"name": "canary", "share": 0.05, "soakSeconds": 40}, {"name": "rest", "soakSeconds": 10}])
-            wait_for(lambda: phase() == "Soaking" and len(changed()) == 2, 60, "the canary to soak")
+            wait_for(
+                lambda: phase() == "Soaking" and len(changed()) == 2, 60, lambda: f"the canary to soak: {status()}"
+            )
             assert {int(name.removeprefix("kwok-")) % 2 for name in changed()} == {0, 1}, "one of each interface"
             first.kill()
             took = wait_for(lambda: holder() not in (led, ""), 30, "another leader")
             print(f"another manager leads after {took:.1f} s")
             assert len(changed()) == 2, "nothing went on while nobody led"
-            wait_for(lambda: len(changed()) > 2, 90, f"the second stage: {status()}")
+            wait_for(lambda: len(changed()) > 2, 90, lambda: f"the second stage: {status()}")
             with manager(tmp_path, 18092):  # and a third, while the second hangs
                 second.signal(signal.SIGSTOP)
                 wait_for(lambda: holder() not in (led, "") and len(changed()) == 20, 120, "all nodes to be changed")
                 second.signal(signal.SIGCONT)
-                wait_for(lambda: phase() == "Completed", 120, f"the end: {status()}")
+                wait_for(lambda: phase() == "Completed", 120, lambda: f"the end: {status()}")
     assert changed() == set(KWOK)
     for name in KWOK:
         assert HOLD not in cluster.request("GET", f"/api/v1/nodes/{name}")["metadata"]["annotations"]
@@ -169,7 +171,7 @@ def test_pause_resume_and_abort_beside_a_person(rollouts: None, tmp_path: pathli
         label(meddled[0], "observe")
         label(meddled[1], None)
         order("abort", "r")
-        wait_for(lambda: phase() == "RolledBack", 60, f"the rollback: {status()}")
+        wait_for(lambda: phase() == "RolledBack", 60, lambda: f"the rollback: {status()}")
     assert modes() == dict.fromkeys(KWOK) | {meddled[0]: "observe"}
 
 

@@ -108,7 +108,7 @@ def test_a_token_speaks_for_the_node_of_its_pod_and_no_other(
         right = running.enter_context(agent(tmp_path / "right", node.NAME, own, METRICS))
         wrong_node = running.enter_context(agent(tmp_path / "node", "kwok-1", own, METRICS + 1))
         wrong_account = running.enter_context(agent(tmp_path / "account", "kwok-2", other, METRICS + 2))
-        wait_for(lambda: "interferenceLevel" in pipeline.report(), 60, f"a report: {analyzer.output()}")
+        wait_for(lambda: "interferenceLevel" in pipeline.report(), 60, lambda: f"a report: {analyzer.output()}")
         assert "cotenant_node_connected 1.0" in programs.get_text(right)
         pods = programs.get_text(right)
         assert "cotenant_node_pods_age_seconds" in pods  # the same token is good for the kubelet

@@ -182,9 +182,9 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
             body = {"apiVersion": "cotenant.io/v1alpha1", "kind": "ColocationRollout", "metadata": {"name": "real"}}
             cluster.request("POST", ROLLOUTS, {**body, "spec": spec})
             wait_for(lambda: status().get("changed") == 1, 60, "the node to be changed")
-            took = wait_for(lambda: held() == (True, True), 60, f"the node to enforce: {status()}")
+            took = wait_for(lambda: held() == (True, True), 60, lambda: f"the node to enforce: {status()}")
             print(f"the real node was held {took:.1f} s after it was seen changed")
-            wait_for(lambda: status().get("phase") == "Soaking", 60, f"the soak: {status()}")
+            wait_for(lambda: status().get("phase") == "Soaking", 60, lambda: f"the soak: {status()}")
         with Watch(held, 0.02) as watch:
             for _ in range(2):
                 programs.settle(2)
@@ -194,8 +194,8 @@ def test_a_rollout_enforces_on_the_real_node_through_upgrades_and_gives_all_back
         assert status()["phase"] in ("Soaking", "Progressing"), status()
         with agent(tmp_path, own_run):
             programs.run(["rollout", "abort", "real"])
-            took = wait_for(lambda: held() == (False, False), 60, f"everything to be given back: {status()}")
+            took = wait_for(lambda: held() == (False, False), 60, lambda: f"everything to be given back: {status()}")
             print(f"everything was given back {took:.1f} s after the abort")
-            wait_for(lambda: status().get("phase") == "RolledBack", 60, f"the end: {status()}")
+            wait_for(lambda: status().get("phase") == "RolledBack", 60, lambda: f"the end: {status()}")
             facts = pipeline.report()["nodeFacts"]
             assert facts["counts"].get("restoreFailures", 0) == 0

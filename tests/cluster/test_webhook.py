@@ -45,7 +45,7 @@ def webhook(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     directory = tmp_path_factory.mktemp("webhook")
     program = manager(directory, PORTS[0])
     try:
-        wait_for(lambda: ready(PORTS[0]) and registered(), 40, f"the webhook\n{program.output()}")
+        wait_for(lambda: ready(PORTS[0]) and registered(), 40, lambda: f"the webhook\n{program.output()}")
         yield directory
     finally:
         program.stop()
@@ -98,7 +98,7 @@ def test_defaults_of_a_limit_range_do_not_come_back(webhook: pathlib.Path) -> No
         def asked_for() -> dict[str, str]:
             return dict(create(LOOSE, bare)["spec"]["containers"][0]["resources"]["requests"])
 
-        wait_for(lambda: asked_for() == translated, 10, f"the defaults to be translated: {asked_for()}")
+        wait_for(lambda: asked_for() == translated, 10, lambda: f"the defaults to be translated: {asked_for()}")
         for container in create(LOOSE, asking())["spec"]["containers"]:
             assert not {"cpu", "memory"} & container["resources"]["requests"].keys()
             assert container["resources"]["requests"]["kubernetes.io/batch-cpu"] == "1500"

@@ -55,11 +55,11 @@ def test_a_pod_has_a_cpu_of_its_own_keeps_it_over_a_restart_and_gives_it_back(
     everything = cpus(groups["own"])
     agent = programs.node_agent(tmp_path, "--mode=enforce", own_run=tmp_path / "run")
     try:
-        took = wait_for(lambda: any(len(listed) == 1 for listed in cpus(groups["own"])), 60, agent.output())
+        took = wait_for(lambda: any(len(listed) == 1 for listed in cpus(groups["own"])), 60, agent.output)
         own = next(listed for listed in cpus(groups["own"]) if len(listed) == 1)
         print(f"CPU {own} was its own {took:.1f} s after the start of the agent")
         wait_for(lambda: not any(own in listed for listed in cpus(groups["shared"])), 30, "the pool to shrink")
-        wait_for(lambda: "default/half is served as LS: it asks for 500m" in agent.output(), 10, agent.output())
+        wait_for(lambda: "default/half is served as LS: it asks for 500m" in agent.output(), 10, agent.output)
         assert agent.stop() == 0
         agent = programs.node_agent(tmp_path, "--mode=enforce", own_run=tmp_path / "run")
         wait_for(lambda: agent.output().count("mode enforce") == 2, 30, "the second start")
