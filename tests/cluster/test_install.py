@@ -238,9 +238,7 @@ def test_a_rollout_whose_gate_fails_takes_itself_back(released: None, tmp_path: 
     try:
         cluster.request("POST", pipeline.RULES, {**rules, "spec": pipeline.QUICK_RULES})
         last = f"kwok-{cluster.KWOK_NODES - 1}"
-        wait_for(
-            lambda: "nodeFacts" in pipeline.report(last), 60, lambda: f"reports of simulated nodes: {load.output()}"
-        )
+        wait_for(lambda: "nodeFacts" in pipeline.report(last), 60, "reports of simulated nodes")
         cluster.request("POST", ROLLOUTS, {**rollout, "spec": spec})
         wait_for(lambda: phase() == "RolledBack", 120, "the rollback")
         stopped = cluster.request("GET", f"{ROLLOUTS}/r")["status"]["stopped"]

@@ -73,7 +73,7 @@ def agent(directory: pathlib.Path) -> Iterator[programs.Program]:
 
 
 def is_told_as_it_is() -> bool:
-    """Return whether the command says what the batch pod asks for and what the node offers, which may move meanwhile."""
+    """Return whether the command says what the batch pod asks for and what the node offers, which moves."""
     said = programs.run(["overcommit", node.NAME, "--json"])
     told = json.loads(said.stdout)
     return bool(told["asked"] == {CPU: 1000, MEMORY: 32 << 20} and told["offered"][CPU] == offered())

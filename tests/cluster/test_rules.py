@@ -177,8 +177,6 @@ def test_a_trial_outlives_its_leader(analyzer: programs.Program, tmp_path: pathl
     analyzer.kill()  # the window is not full yet: nobody is excluded
     (tmp_path / "next").mkdir()
     with pipeline.analyzer(tmp_path / "next") as following:
-        took = wait_for(
-            lambda: condition("RolledBack", bad), 60, lambda: f"the next leader's rollback: {following.output()}"
-        )
+        took = wait_for(lambda: condition("RolledBack", bad), 60, following.output)
         print(f"rolled back {took:.1f} s after the leader had been killed")
         assert status()["activeGeneration"] == good
