@@ -2,6 +2,8 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cotenant.analyzer.fleet import FORGET_SECONDS, Fleet
 from cotenant.analyzer.rulebook import Rulebook, alarms_of, version_of
@@ -39,6 +41,54 @@ def test_a_backlog_is_judged_by_the_node_s_clock(fleet: Fleet, clock: ManualCloc
     assert evaluation is not None
     assert evaluation.detections["memoryPressure"].triggered
     assert fleet.nodes["n1"].observed_wall == clock.wall()  # the newest is as old as its arrival
+
+
+@given(seconds=st.lists(st.sampled_from("ctu"), min_size=1, max_size=60), batch=st.integers(2, 6))
+@settings(max_examples=40, deadline=None)
+def test_several_samples_in_a_message_tell_the_same_as_one_each(seconds: list[str], batch: int) -> None:
+    """Calm, thrashing, or without any signal, in any order."""
+
+    def made(at: int) -> sample.Sample:
+        kind = seconds[at]
+        psi = sample.Psi(memory_full_ratio={"c": 0.0, "t": 0.5}.get(kind))
+        return sample.Sample(node="n1", boot_id="boot", uptime_s=at + 1.0, time="", period_s=1.0, psi=psi)
+
+    told = []
+    for size in (1, batch):
+        clock = ManualClock()
+        fleet = Fleet(Rulebook(presets.get("mco")), clock)
+        for start in range(0, len(seconds), size):
+            clock.advance(1)
+            fleet.hear("n1", [made(at) for at in range(start, min(start + size, len(seconds)))])
+        told.append((fleet.nodes["n1"].evaluation, fleet.nodes["n1"].material(), fleet.samples))
+    assert told[0] == told[1]
+
+
+def test_a_level_that_was_known_within_a_message_keeps_the_node_known(clock: ManualClock, fleet: Fleet) -> None:
+    def made(at: float, known: bool) -> sample.Sample:
+        psi = sample.Psi(memory_full_ratio=0.0 if known else None)
+        return sample.Sample(node="n1", boot_id="boot", uptime_s=at, time="", period_s=1.0, psi=psi)
+
+    fleet.hear("n1", [made(at, known=True) for at in (1.0, 2.0, 3.0)])
+    clock.advance(50)
+    again = [made(at, known=True) for at in (51.0, 52.0, 53.0)]
+    fleet.hear("n1", [*again, made(70.0, known=False)])
+    assert fleet.nodes["n1"].material().bucket == "none"
+    clock.advance(59)
+    fleet.hear("n1", [made(112.0, known=False)])
+    assert fleet.nodes["n1"].material().bucket == "none"
+    clock.advance(2)
+    fleet.hear("n1", [made(114.0, known=False)])
+    assert fleet.nodes["n1"].material().bucket == "unknown"
+
+
+def test_a_message_whose_last_sample_is_of_no_use_counts(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample
+) -> None:
+    calm = [make_sample(100.0 + second) for second in range(4)]
+    fleet.hear("n1", [*calm, calm[-1], make_sample(float("nan"))])
+    assert fleet.nodes["n1"].evaluation is not None
+    assert fleet.nodes["n1"].evaluation.interference_level == 0.0
 
 
 def test_samples_that_come_twice_or_for_another_node_change_nothing(

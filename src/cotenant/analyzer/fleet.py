@@ -61,6 +61,28 @@ class Fleet:
             self.rulebook.hosts(node, facts.workload_types)
         engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
         newest = max((taken.uptime_s for taken in samples if _is_placed(taken.uptime_s)), default=0.0)
+        fresh = self._fresh(node, samples)
+        for taken, uptime_s in fresh:
+            observed = wall - (newest - uptime_s)
+            for tally in self.tallies:
+                tally.take(node, taken)
+            named = taken if taken.node == node else msgspec.structs.replace(taken, node=node)
+            try:
+                moment = engine.advance(named)
+            except errors.DetectError:
+                self.refused += 1
+                continue
+            self.samples += 1
+            if taken is not fresh[-1][0] and moment.is_calm and not publication.limited:
+                publication.pass_over(now, observed)  # of several calm ones, only the newest can be seen
+                continue
+            hold = engine.in_force.hysteresis.min_hold_seconds
+            standing = engine.standing(node) if publication.limited else {}
+            publication.hear(moment.describe(), now, observed, hold, standing)
+
+    def _fresh(self, node: str, samples: list[sample.Sample]) -> list[tuple[sample.Sample, float]]:
+        """Return the samples that can be placed in the node's time and were not heard before, with their time."""
+        fresh = []
         for taken in samples:
             boot_id, last = self._uptime.get(node, (None, -1.0))
             uptime_s = taken.uptime_s
@@ -68,18 +90,8 @@ class Fleet:
                 self.refused += 1
                 continue
             self._uptime[node] = (taken.boot_id, uptime_s)
-            observed = wall - (newest - uptime_s)
-            for tally in self.tallies:
-                tally.take(node, taken)
-            named = taken if taken.node == node else msgspec.structs.replace(taken, node=node)
-            try:
-                evaluation = engine.evaluate(named)
-            except errors.DetectError:
-                self.refused += 1
-                continue
-            self.samples += 1
-            hold = engine.in_force.hysteresis.min_hold_seconds
-            publication.hear(evaluation, now, observed, hold, engine.standing(node) if publication.limited else {})
+            fresh.append((taken, uptime_s))
+        return fresh
 
     def rules_of(self, node: str) -> rules.Rules:
         """Return the rules that a node is judged by. Nothing is kept of a name that is only asked about."""

@@ -138,6 +138,11 @@ class NodePublication:
         }
         self._settle(now)
 
+    def pass_over(self, now: float, observed_wall: float) -> None:
+        """Note an evaluation that knew a level and that another follows at once."""
+        self.heard_at = self._known_at = now
+        self.observed_wall = observed_wall
+
     def check_silence(self, now: float) -> None:
         """Turn the node unknown if nothing was heard of it for too long; hard limits then last until they expire."""
         if now - self.heard_at <= SILENCE_SECONDS:

@@ -196,7 +196,9 @@ class Receiver(stream_pb2_grpc.StreamServicer):
             except MALFORMED:
                 self.malformed += 1
                 continue
-            taken.append(msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds or decoded.uptime_s))
+            if entry.uptime_seconds and entry.uptime_seconds != decoded.uptime_s:
+                decoded = msgspec.structs.replace(decoded, uptime_s=entry.uptime_seconds)
+            taken.append(decoded)
         self._fleet.hear(node, taken, facts)
         if batch.ledger:
             self._hear_ledger(node, batch.ledger)

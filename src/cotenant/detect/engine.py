@@ -1,6 +1,11 @@
-"""From samples to evaluations, one each: pure and synchronous, with state for each node. Contracts §3."""
+"""From samples to evaluations, one each: pure and synchronous, with state for each node. Contracts §3.
+
+A sample moves its node's states on in any case; that costs half as much where nobody asks to see them.
+"""
 
 import math
+
+import msgspec
 
 from cotenant.detect import attribution, compiled, disks, reading, rules, state, timeline, window
 from cotenant.model import evaluation, sample
@@ -31,6 +36,90 @@ class _Node:
         self.values.clear()
         self.block.clear()
         self.disks.clear()
+
+
+class _Read(msgspec.Struct):
+    """What the signals of one detection say."""
+
+    entries: tuple[compiled.Entry, ...]
+    readings: list[compiled.Reading]
+    """One for each of the entries."""
+    index: float = 0.0
+    reached: bool = False
+    calm: bool = True
+    direct: bool = False
+    """Known through its signals, not only through their fall-back."""
+    certain: bool = False
+    """Known at all: signals that only support others do not make it so."""
+
+    def take(self, entry: compiled.Entry, read: compiled.Reading, index: float) -> None:
+        """Count one that has an index."""
+        self.index = max(self.index, index)
+        self.reached = self.reached or read.reached
+        self.calm = self.calm and read.calm
+        self.certain = self.certain or not entry.rule.supporting
+
+
+class _Judged(msgspec.Struct, frozen=True):
+    """One detection at the end of one sample."""
+
+    detection: compiled.CompiledDetection
+    read: _Read
+    index: float | None
+    triggered: bool | None
+    blame: attribution.Blame
+
+
+_NOBODY: attribution.Blame = ([], [])
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """One node at the end of one sample. What it says of signals holds until the node's next sample."""
+
+    level: float | None
+    bucket: evaluation.Bucket
+    coverage: float
+    hard: list[evaluation.HardLimit]
+    _taken: sample.Sample
+    _view: reading.NodeView
+    _judged: list[_Judged]
+    _unknown_limits: list[str]
+    """The signals of limits that are set and cannot be judged."""
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the level is known, no detection triggered, and no hard limit in force."""
+        return self.level is not None and not self.hard and not any(found.triggered for found in self._judged)
+
+    def describe(self) -> evaluation.Evaluation:
+        """Return the state of the node, with what each signal says and why what is unknown is."""
+        missing: dict[str, sample.MissingReason] = {}
+        detections = {found.detection.name: self._detection(found, missing) for found in self._judged}
+        for signal in self._unknown_limits:
+            missing[signal] = self._view.why_no_mean(signal, self._taken)
+        return evaluation.Evaluation(
+            node=self._taken.node,
+            time=self._taken.time,
+            interference_level=self.level,
+            bucket=self.bucket,
+            coverage=self.coverage,
+            detections=detections,
+            hard=self.hard,
+            missing=missing,
+        )
+
+    def _detection(self, found: _Judged, missing: dict[str, sample.MissingReason]) -> evaluation.Detection:
+        signals: dict[str, evaluation.SignalState] = {}
+        for entry, read in zip(found.read.entries, found.read.readings, strict=True):
+            name = entry.rule.signal
+            if read.index is None:
+                missing[name] = self._view.why_unknown(entry, self._taken)
+            if name not in signals or signals[name].index is None:
+                signals[name] = entry.unknown_state if read is entry.unknown else read.state()
+        victims, suspects = found.blame
+        return evaluation.Detection(
+            triggered=found.triggered, index=found.index, signals=signals, victims=victims, suspects=suspects
+        )
 
 
 class Engine:
@@ -70,38 +159,44 @@ class Engine:
     def evaluate(self, taken: sample.Sample) -> evaluation.Evaluation:
         """Return the state of the sample's node at the end of the sample.
 
+        :raises BadSamples: as :meth:`advance`.
+        """
+        return self.advance(taken).describe()
+
+    def advance(self, taken: sample.Sample) -> Moment:
+        """Move the states of the sample's node on to the end of the sample, and return where it stands.
+
         :raises BadSamples: if the sample has neither ``uptime_s`` nor a ``time`` that can be read.
         """
         node = self._node_of(taken)
         step_s = self._take(node, taken)
         plan, at = self._compiled, node.timeline.at
         view = reading.NodeView(plan, at, node.values, node.block, node.disks)
-        missing: dict[str, sample.MissingReason] = {}
-        detections: dict[evaluation.DetectionName, evaluation.Detection] = {}
+        judged: list[_Judged] = []
         weighted: list[float] = []
         known_weight = covered = worst = 0.0
         for detection in plan.detections:
-            found, direct = self._detect(node, detection, view, step_s, taken, missing)
-            detections[detection.name] = found
+            found = self._judge(node, detection, view, step_s, taken)
+            judged.append(found)
             if found.index is None:
                 continue
             weighted.append(detection.weight * found.index)
             known_weight += detection.weight
-            covered += detection.weight if direct else detection.weight / 2
+            covered += detection.weight if found.read.direct else detection.weight / 2
             worst = max(worst, found.index)
         level = min(round(math.fsum(weighted) / known_weight, _DIGITS), 1.0) if known_weight > 0 else None
         node.bucket = state.bucket_after(node.bucket, None if level is None else worst)
-        self._limit(node, view, step_s, taken, missing)
+        unknown_limits = self._limit(node, view, step_s)
         node.groups.rest(at, taken, calm=level is not None and worst < state.CALM_INDEX)
-        return evaluation.Evaluation(
-            node=taken.node,
-            time=taken.time,
-            interference_level=level,
+        return Moment(
+            level=level,
             bucket=node.bucket,
             coverage=covered / plan.weight if plan.weight > 0 else 0.0,
-            detections=detections,
             hard=[name for name, hard in node.hard.items() if hard.in_force],
-            missing=missing,
+            _taken=taken,
+            _view=view,
+            _judged=judged,
+            _unknown_limits=unknown_limits,
         )
 
     def _node_of(self, taken: sample.Sample) -> _Node:
@@ -132,93 +227,67 @@ class Engine:
             node.disks.add(at, taken, calm, counts)
         return step_s
 
-    def _detect(
+    def _judge(
         self,
         node: _Node,
         detection: compiled.CompiledDetection,
         view: reading.NodeView,
         step_s: float,
         taken: sample.Sample,
-        missing: dict[str, sample.MissingReason],
-    ) -> tuple[evaluation.Detection, bool]:
-        """Return one detection, and whether it is known through its signals, not only through their fall-back."""
-        readings, direct = _read(detection, view)
-        certain = direct or any(_decides(entry, read) for entry, read in readings[len(detection.signals) :])
-        index, reached, calm = 0.0, False, True
-        signals: dict[str, evaluation.SignalState] = {}
-        for entry, read in readings:
-            name = entry.rule.signal
-            if read.index is None:
-                missing[name] = view.why_unknown(entry, taken)
-            else:
-                index = read.index if read.index > index else index
-                reached = reached or read.reached
-                calm = calm and read.calm
-            if name not in signals or signals[name].index is None:
-                signals[name] = entry.unknown_state if read is entry.unknown else read.state()
+    ) -> _Judged:
+        read = _read(detection, view)
         current = node.detections.get(detection.name)
         if current is None:
             current = node.detections[detection.name] = state.DetectionState()
         hysteresis = self._compiled.rules.hysteresis
-        if certain:
-            current.known(node.timeline.at, step_s, reached, calm, hysteresis)
+        if read.certain:
+            current.known(node.timeline.at, step_s, read.reached, read.calm, hysteresis)
         else:
             current.unknown(node.timeline.at, hysteresis)
+        blame = _NOBODY
         if current.triggered:
-            victims, suspects = node.groups.blame(detection.name, taken, node.timeline.at)
+            blame = node.groups.blame(detection.name, taken, node.timeline.at)
         else:
             node.groups.acquit(detection.name)
-            victims, suspects = [], []
-        found = evaluation.Detection(
-            triggered=current.triggered,
-            index=index if certain else None,
-            signals=signals,
-            victims=victims,
-            suspects=suspects,
-        )
-        return found, direct
+        return _Judged(detection, read, read.index if read.certain else None, current.triggered, blame)
 
-    def _limit(
-        self,
-        node: _Node,
-        view: reading.NodeView,
-        step_s: float,
-        taken: sample.Sample,
-        missing: dict[str, sample.MissingReason],
-    ) -> None:
+    def _limit(self, node: _Node, view: reading.NodeView, step_s: float) -> list[str]:
+        """Move the hard limits on, and return the signals of those that are set and cannot be judged."""
         hysteresis = self._compiled.rules.hysteresis
+        unknown = []
         for name, hard in node.hard.items():
             limit = self._compiled.hard[name]
             signal = compiled.HARD_LIMITS[name]
             mean = view.mean(signal) if limit is not None else None
             hard.update(node.timeline.at, step_s, mean, limit, hysteresis)
             if limit is not None and mean is None:
-                missing[signal] = view.why_no_mean(signal, taken)
+                unknown.append(signal)
+        return unknown
 
 
-def _read(
-    detection: compiled.CompiledDetection, view: reading.NodeView
-) -> tuple[list[tuple[compiled.Entry, compiled.Reading]], bool]:
-    """Return what a detection's signals say, and whether it is known through them.
+def _read(detection: compiled.CompiledDetection, view: reading.NodeView) -> _Read:
+    """Return what a detection's signals say.
 
-    The fall-back signals follow where it is not, or where no signal of the online class tells that should.
+    The fall-back signals follow where it is not known through them, or where no signal of the online class tells that
+    should.
     """
-    readings = []
-    direct = online = False
+    found = _Read(detection.signals, [])
+    online = False
     for entry in detection.signals:
         read = view.read(entry)
-        readings.append((entry, read))
-        if _decides(entry, read):
-            direct = True
-            online = online or entry.online
-    if not (online if detection.has_online else direct):
-        readings += [(entry, view.read(entry)) for entry in detection.fallback]
-    return readings, direct
-
-
-def _decides(entry: compiled.Entry, read: compiled.Reading) -> bool:
-    """Return whether a signal is known and makes its detection known by itself."""
-    return read.index is not None and not entry.rule.supporting
+        found.readings.append(read)
+        if read.index is not None:
+            found.take(entry, read, read.index)
+            online = online or (entry.online and not entry.rule.supporting)
+    found.direct = found.certain
+    if not (online if detection.has_online else found.direct):
+        found.entries += detection.fallback
+        for entry in detection.fallback:
+            read = view.read(entry)
+            found.readings.append(read)
+            if read.index is not None:
+                found.take(entry, read, read.index)
+    return found
 
 
 def _fit(node: _Node, before: compiled.Compiled, after: compiled.Compiled) -> None:

@@ -98,17 +98,20 @@ class NodeView:
 
     def read(self, entry: compiled.Entry) -> compiled.Reading:
         """Return the reading of one signal."""
-        rule = entry.rule
-        if rule.scale == "device":
+        if entry.rule.scale == "device":
             reading = self._read_by_device(entry)
-        elif entry.percentile is not None:
+        elif entry.column is not None:
+            mean = self._means[entry.column]
+            if mean is None:
+                return entry.unknown  # half of the signals of most nodes
+            reading = _plain(entry, mean)
+        else:
             percentile = self._percentile(entry)
             if percentile.idle:
-                return compiled.Reading(None, 0.0, rule.threshold)
+                return compiled.Reading(None, 0.0, entry.rule.threshold)
+            if percentile.value is None:
+                return entry.unknown
             reading = _plain(entry, percentile.value)
-        else:
-            assert entry.column is not None
-            reading = _plain(entry, self._means[entry.column])
         return self._conditioned(entry, reading) if entry.condition and reading.index is not None else reading
 
     def _conditioned(self, entry: compiled.Entry, reading: compiled.Reading) -> compiled.Reading:
@@ -172,10 +175,8 @@ class NodeView:
         return self._values.why_unknown(self._columns[entry.column]) or said_missing(_BLOCK_P99, taken) or "too_few"
 
 
-def _plain(entry: compiled.Entry, value: float | None) -> compiled.Reading:
+def _plain(entry: compiled.Entry, value: float) -> compiled.Reading:
     rule = entry.rule
-    if value is None:
-        return entry.unknown
     index = index_of(value, rule.normal, rule.saturation)
     if entry.falling:
         return compiled.Reading(value, index, rule.threshold, value <= entry.reach, value > entry.leave)
