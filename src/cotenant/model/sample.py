@@ -141,7 +141,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     nic_dropped_per_sec: float | None = None
 
 
-class CgroupPsi(msgspec.Struct, frozen=True, kw_only=True):
+class CgroupPsi(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """As :class:`Psi`, of one group's tasks (for a class: the worst of its groups)."""
 
     cpu_some_ratio: float | None = None
@@ -168,7 +168,7 @@ class Offline(msgspec.Struct, frozen=True, kw_only=True):
     throttled_ratio: float | None = None
 
 
-class Cgroup(msgspec.Struct, frozen=True, kw_only=True):
+class Cgroup(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One control group. ``throttled_ratio`` = throttled periods ÷ periods, by its own quota.
 
     ``memory_bytes`` is all that is charged to it, page cache included; ``memory_anon_bytes`` the part that cannot be

@@ -53,12 +53,14 @@ def _escaped(character: str) -> str:
 class Group:
     """One group whose files are open."""
 
-    __slots__ = ("_before", "files", "path")
+    __slots__ = ("_before", "_still", "files", "path")
 
     def __init__(self, path: str, files: GroupFiles) -> None:
         self.path = path
         self.files = files
         self._before: GroupCounters | None = None
+        self._still: tuple[tuple[object, ...], Cgroup, Reasons] | None = None
+        """The last line and its reasons, where no counter had changed for it, and what else it was made of."""
 
     def line(
         self,
@@ -73,6 +75,34 @@ class Group:
         ``written_bytes`` is what its processes wrote by their own account (v1); None where the kernel knows itself.
         """
         before, self._before = self._before, after
+        run_queue = _p99(period.run_queue, self.path, period.seconds)
+        block = _p99(period.block, self.path, period.seconds)
+        made_of = None
+        if after is before:
+            # Rates are nought then, however long the period and however many the CPUs, if these are known.
+            unknown = period.seconds if isinstance(period.seconds, str) else None, isinstance(period.cpus, str)
+            made_of = (label, written_bytes, run_queue, block, *unknown)
+        if made_of is not None and self._still is not None and self._still[0] == made_of:
+            _, line, own = self._still
+        else:
+            own = {}
+            line = self._line(before, after, label, period, written_bytes, run_queue, block, own)
+            self._still = None if made_of is None else (made_of, line, own)
+        for field, reason in own.items():
+            reasons.setdefault(field, reason)
+        return line
+
+    def _line(
+        self,
+        before: GroupCounters | None,
+        after: GroupCounters,
+        label: Label,
+        period: Period,
+        written_bytes: Count | None,
+        run_queue: Value,
+        block: Value,
+        reasons: Reasons,
+    ) -> Cgroup:
         seconds = period.seconds
         values: dict[str, float] = {}
 
@@ -91,8 +121,8 @@ class Group:
             if name == "write_bytes" and written_bytes is not None and before is not None:
                 grown = _larger(grown, written_bytes)
             put(field, _per_second(grown, seconds))
-        put("run_queue_latency_p99_usec", _p99(period.run_queue, self.path, seconds))
-        put("block_p99_usec", _p99(period.block, self.path, seconds))
+        put("run_queue_latency_p99_usec", run_queue)
+        put("block_p99_usec", block)
         reasons.setdefault("llc_occupancy_bytes", period.no_occupancy)
         stalls: dict[str, float] = {}
         for name in _PSI:

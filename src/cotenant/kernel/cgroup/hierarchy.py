@@ -41,13 +41,14 @@ class Hierarchy(Protocol):
 class V2Hierarchy:
     """One tree with all controllers."""
 
-    def __init__(self, top: pathlib.Path, disks: Disks) -> None:
+    def __init__(self, top: pathlib.Path, disks: Disks, *, live: bool) -> None:
         self._top = os.fspath(top)
         self.tops = (self._top,)
         self._disks = disks
+        self._live = live
 
     def open(self, path: str) -> GroupFiles:
-        return V2Files(f"{self._top}/{path}", self._disks)
+        return V2Files(f"{self._top}/{path}", self._disks, live=self._live)
 
     def procs(self, path: str) -> str | None:
         return None
@@ -64,18 +65,19 @@ class V2Hierarchy:
 class V1Hierarchy:
     """A tree for each controller, and perhaps a v2 tree that has only pressure."""
 
-    def __init__(self, tops: dict[str, pathlib.Path], v2: pathlib.Path | None, disks: Disks) -> None:
+    def __init__(self, tops: dict[str, pathlib.Path], v2: pathlib.Path | None, disks: Disks, *, live: bool) -> None:
         """Take the mounts by controller."""
         self._tops = {controller: os.fspath(top) for controller, top in tops.items()}
         self._v2 = None if v2 is None else os.fspath(v2)
         found = [self._tops.get(name) for name in ("cpu", "cpuacct", "memory", "blkio")]
         self.tops = tuple(dict.fromkeys(top for top in (*found, self._v2) if top is not None))
         self._disks = disks
+        self._live = live
 
     def open(self, path: str) -> GroupFiles:
         directories = {controller: f"{top}/{path}" for controller, top in self._tops.items()}
         v2 = None if self._v2 is None else f"{self._v2}/{path}"
-        return V1Files(directories, v2, self._disks)
+        return V1Files(directories, v2, self._disks, live=self._live)
 
     def procs(self, path: str) -> str | None:
         for controller in ("blkio", "cpuacct", "memory"):
@@ -98,5 +100,5 @@ def open_hierarchy(root: paths.Root, disks: Disks) -> Hierarchy | None:
     v1 = {controller: mount.path for mount in mounts if mount.version == 1 for controller in mount.controllers}
     v2 = next((mount.path for mount in mounts if mount.version == 2), None)
     if {"cpu", "cpuacct", "memory", "blkio"}.intersection(v1):
-        return V1Hierarchy(v1, v2, disks)
-    return None if v2 is None else V2Hierarchy(v2, disks)
+        return V1Hierarchy(v1, v2, disks, live=root.is_machine)
+    return None if v2 is None else V2Hierarchy(v2, disks, live=root.is_machine)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cotenant.kernel import paths
 from cotenant.kernel.cgroup import classes
-from cotenant.kernel.cgroup.counters import add
+from cotenant.kernel.cgroup.counters import GroupCounters, add
 from cotenant.kernel.cgroup.group import Group, Period, Reasons
 from cotenant.kernel.cgroup.hierarchy import Hierarchy, open_hierarchy
 from cotenant.kernel.cgroup.latency import Latencies
@@ -47,6 +47,8 @@ class CgroupReader:
         self._live = root.is_machine
         self._rests: dict[str, int] = {}
         """How often more an inner group's processes are not asked for."""
+        self._writing: dict[str, list[bytes]] = {}
+        """The processes of each group, as they were asked for last, where what they wrote is known."""
         cpu_top = None if self._hierarchy is None else self._hierarchy.cpu_top
         block_top = None if self._hierarchy is None else self._hierarchy.block_top
         self._run_queue = Latencies(cpu_top, lambda seen: seen.run_queue)
@@ -76,7 +78,7 @@ class CgroupReader:
             else:
                 counters[path] = seen
         labels = self.classes.assign(list(counters))
-        written = self._written()
+        written = self._written(counters)
         period = self._period(seconds)
         reasons: Reasons = {}
         lines = [
@@ -106,8 +108,9 @@ class CgroupReader:
         self._groups.pop(path).files.close()
         self._rests.pop(path, None)
         self._procs.pop(path, None)
+        self._writing.pop(path, None)
 
-    def _written(self) -> dict[str, Count]:
+    def _written(self, counters: Mapping[str, GroupCounters]) -> dict[str, Count]:
         """Return what each group's processes wrote, those of the groups below included (v1 only)."""
         self._writers.step()
         written: dict[str, Count] = {}
@@ -115,22 +118,31 @@ class CgroupReader:
             procs = self._procs.get(path)
             if procs is None:
                 continue
-            total = add(self._own(path, procs, inner=path in written), written.get(path, 0))
+            own = self._own(path, procs, inner=path in written, quiet=counters[path].quiet)
+            total = add(own, written.get(path, 0))
             written[path] = total
             parent = classes.nearest(path, self._procs)
             if parent is not None:
                 written[parent] = add(written.get(parent, 0), total)
         return written
 
-    def _own(self, path: str, procs: str, *, inner: bool) -> Count:
+    def _own(self, path: str, procs: str, *, inner: bool, quiet: bool) -> Count:
         """Return what the processes right in a group wrote; an inner one that had none is mostly taken to have none."""
+        if quiet and path in self._writing:
+            self._writers.rest(self._writing[path])
+            return 0
         if self._rests.get(path, 0) > 0:
             self._rests[path] -= 1
             return 0
         pids = self._writers.tasks(procs)
         if inner and not pids and self._live:
             self._rests[path] = INNER_RESTS
-        return self._writers.written(pids)
+        written = self._writers.written(pids)
+        if isinstance(pids, str) or isinstance(written, str):
+            self._writing.pop(path, None)
+        else:
+            self._writing[path] = pids
+        return written
 
     def _period(self, seconds: float | MissingReason) -> Period:
         trace = self._feed.trace

@@ -1,11 +1,23 @@
 """The files of a group of cgroup v2."""
 
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 
-from cotenant.kernel import errors
-from cotenant.kernel.cgroup.counters import GroupCounters, PressureFiles, Source, parse_flat, take_memory, whole
-from cotenant.kernel.file import number
+from cotenant.kernel.cgroup.counters import (
+    Content,
+    Direction,
+    GroupCounters,
+    Parsed,
+    PressureFiles,
+    Rows,
+    Source,
+    Stillness,
+    count,
+    memory_counts,
+    parse_flat,
+    summed,
+    whole,
+)
 from cotenant.model.rate import Count
 from cotenant.model.sample import MissingReason
 
@@ -15,6 +27,7 @@ _MEMORY_STAT = re.compile(
 )
 _IO_LINE = re.compile(rb"^(\d+:\d+)((?: [\w.-]+=\S*)*) *$")
 _IO_BYTES = re.compile(rb" (rbytes|wbytes)=(\S*)")
+_DIRECTIONS: Mapping[bytes, Direction] = {b"rbytes": "read", b"wbytes": "write"}
 
 Disks = Callable[[], Set[bytes]]
 """``MAJOR:MINOR`` of the disks whose bytes count; empty: all. What dm and md pass down is counted again below."""
@@ -23,63 +36,66 @@ Disks = Callable[[], Set[bytes]]
 class V2Files:
     """One group's files. A removed group answers ENODEV from the descriptors that are still open."""
 
-    def __init__(self, directory: str, disks: Disks) -> None:
-        self._cpu = Source(f"{directory}/cpu.stat")
-        self._current = Source(f"{directory}/memory.current")
-        self._memory = Source(f"{directory}/memory.stat")
-        self._io = Source(f"{directory}/io.stat")
+    def __init__(self, directory: str, disks: Disks, *, live: bool) -> None:
+        self._cpu = Parsed(Source(f"{directory}/cpu.stat"), _cpu)
+        self._current = Parsed(Source(f"{directory}/memory.current"), whole)
+        self._memory = Parsed(Source(f"{directory}/memory.stat"), _memory)
+        # Read always: what a group's dirty pages become is booked to it when the kernel writes them, long after it ran.
+        self._io = Parsed(Source(f"{directory}/io.stat"), _io)
         self._pressure = PressureFiles(directory)
         self._disks = disks
+        self._stillness = Stillness(live=live)
+        self._last = GroupCounters()
 
     def read(self) -> GroupCounters | None:
         """Return the counters now, or None when the group is gone."""
-        counters = GroupCounters()
-        cpu = self._cpu.read()
-        if cpu == "gone":
-            return None
-        _take_cpu(cpu, self._cpu.path, counters)
-        current = self._current.read()
-        counters.memory_bytes = whole(current, self._current.path)
-        take_memory(_MEMORY_STAT, self._memory.read(), self._memory.path, counters)
-        counters.read_bytes, counters.write_bytes = _io_bytes(self._io.read(), self._io.path, self._disks())
-        self._pressure.read_into(counters)
+        cpu, held = self._cpu.read(), self._current.read()
         # Without a CPU file (a tree without it) the memory controller tells that the group has gone.
-        return None if current == "gone" else counters
+        if self._cpu.gone or self._current.gone:
+            return None
+        quiet = self._stillness.quiet(cpu[0], held)
+        self._last = self._last.followed(
+            cpu=cpu,
+            held=held,
+            memory=self._memory.value if quiet else self._memory.read(),
+            io=summed(self._io.read(), self._disks()),
+            stalls=self._pressure.read(),
+            quiet=quiet,
+        )
+        return self._last
 
     def close(self) -> None:
-        for source in (self._cpu, self._current, self._memory, self._io):
-            source.close()
+        for file in (self._cpu, self._current, self._memory, self._io):
+            file.close()
         self._pressure.close()
 
 
-def _take_cpu(data: bytes | MissingReason, path: str, counters: GroupCounters) -> None:
+def _cpu(data: Content, path: str) -> tuple[Count, Count, Count]:
+    """Return CPU time, periods and throttled periods."""
     if isinstance(data, str):
-        counters.usage_usec = counters.nr_periods = counters.nr_throttled = data
-        return
+        return data, data, data
     values = parse_flat(_CPU_STAT, data, path)
     # usage_usec is there always; the periods only where the parent hands out the cpu controller.
-    counters.usage_usec = values.get(b"usage_usec", "malformed")
-    counters.nr_periods = values.get(b"nr_periods", "unsupported")
-    counters.nr_throttled = values.get(b"nr_throttled", "unsupported")
+    periods, throttled = (values.get(name, "unsupported") for name in (b"nr_periods", b"nr_throttled"))
+    return values.get(b"usage_usec", "malformed"), periods, throttled
 
 
-def _io_bytes(data: bytes | MissingReason, path: str, disks: Set[bytes]) -> tuple[Count, Count]:
-    """Return bytes read and written on the disks that count; a group that did no I/O has an empty file."""
+def _memory(data: Content, path: str) -> tuple[Count, Count, Count]:
+    return memory_counts(_MEMORY_STAT, data, path)
+
+
+def _io(data: Content, path: str) -> Rows | MissingReason:
+    """Return bytes read and written by disk; a group that did no I/O has an empty file."""
     if isinstance(data, str):
-        return data, data
-    totals = {b"rbytes": 0, b"wbytes": 0}
+        return data
+    rows = []
     for line in data.splitlines():
         match = _IO_LINE.match(line)
         if match is None:
             # A device that went away leaves its name missing on some kernels: " rbytes=…" counts for nothing.
             if line.startswith(b" ") or not line:
                 continue
-            return "malformed", "malformed"
-        if disks and match[1] not in disks:
-            continue
-        try:
-            for key, word in _IO_BYTES.findall(match[2]):
-                totals[key] += number(word, path)
-        except errors.MalformedFile as error:
-            return error.reason, error.reason
-    return totals[b"rbytes"], totals[b"wbytes"]
+            return "malformed"
+        for key, word in _IO_BYTES.findall(match[2]):
+            rows.append((match[1], _DIRECTIONS[key], count(word, path)))
+    return tuple(rows)

@@ -45,6 +45,13 @@ class Writers:
         except errors.FileError as error:
             return "gone" if error.gone else error.reason
 
+    def rest(self, pids: list[bytes]) -> None:
+        """Take in processes of which none ran in this period: they have written what they had."""
+        for word in pids:
+            written = self._before.get(int(word))
+            if written is not None:
+                self._after.setdefault(int(word), written)
+
     def written(self, pids: list[bytes] | MissingReason) -> Count:
         """Return how many bytes some processes wrote since the last period."""
         if isinstance(pids, str):
