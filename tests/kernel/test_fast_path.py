@@ -1,4 +1,5 @@
 import pathlib
+import time
 
 import pytest
 
@@ -33,13 +34,16 @@ class Bench:
         self.after(0.0)
 
     def after(self, seconds: float, stalled: float = 0.0, throttled: int = 0) -> bool:
+        self.passes(seconds, stalled, throttled)
+        return self.fast.poll()
+
+    def passes(self, seconds: float, stalled: float, throttled: int = 0) -> None:
         self.clock.advance(seconds)
         self.stalled_usec += int(stalled * 1e6)
         self.throttled += throttled
         text = f"avg10=0.00 avg60=0.00 avg300=0.00 total={self.stalled_usec}"
         (self.unified / ONLINE / "cpu.pressure").write_text(f"some {text}\nfull {text}\n")
         (self.cpu / ONLINE / "cpu.stat").write_text(f"nr_periods 9\nnr_throttled {self.throttled}\nthrottled_time 0\n")
-        return self.fast.poll()
 
     def aim(self) -> None:
         item = PlanItem(op="write", path=QUOTA, new="100000", strategy="fast_path", reason="r")
@@ -90,3 +94,25 @@ def test_without_stall_accounting_nothing_is_guessed(bench: Bench) -> None:
     assert not bench.fast.poll()
     assert fast_path.Stall(paths.Root(), "no/such/group").pressure is None
     assert bench.quota() == "130000"
+
+
+def test_the_thread_wakes_up_when_there_is_something_to_write_and_to_end(bench: Bench) -> None:
+    item = PlanItem(op="write", path=QUOTA, new="100000", strategy="fast_path", reason="r")
+    bench.fast.aim([ONLINE], [])
+    bench.fast.start()
+    bench.fast.aim([ONLINE], [item])
+    deadline = time.monotonic() + 60
+    while bench.quota() != "100000":
+        assert time.monotonic() < deadline
+        bench.passes(0.02, stalled=0.02)
+        time.sleep(0.02)
+    bench.fast.aim([ONLINE], [])
+    bench.fast.stop(timeout_s=60)
+    assert not bench.fast._thread.is_alive()
+
+
+def test_a_thread_that_never_had_anything_to_do_ends(bench: Bench) -> None:
+    bench.fast.aim([], [])
+    bench.fast.start()
+    bench.fast.stop(timeout_s=60)
+    assert not bench.fast._thread.is_alive()

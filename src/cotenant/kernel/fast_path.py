@@ -93,6 +93,8 @@ class FastPath:
         self._lock = threading.Lock()
         self._stalls: dict[str, Stall] = {}
         self._ready: tuple[PlanItem, ...] = ()
+        self._aimed = threading.Event()
+        """Set while there is something to write, and to end: without, nothing is read and nobody wakes up."""
         self._triggers: stall_trigger.Triggers | None = None
         self._by_trigger = False
         self._stopped = threading.Event()
@@ -115,6 +117,10 @@ class FastPath:
                 if path not in self._stalls:
                     self._stalls[path] = Stall(self._root, path)
             self._ready = tuple(ready)
+            if ready:
+                self._aimed.set()
+            elif not self._stopped.is_set():
+                self._aimed.clear()
             self._by_trigger = self._triggers is not None and self._watch(self._triggers)
 
     def _watch(self, triggers: stall_trigger.Triggers) -> bool:
@@ -152,6 +158,7 @@ class FastPath:
 
     def stop(self, timeout_s: float = 1.0) -> None:
         self._stopped.set()
+        self._aimed.set()
         if self._triggers is not None:
             self._triggers.wake()
         if self._thread.is_alive():
@@ -165,6 +172,7 @@ class FastPath:
     def _polling(self) -> None:
         ticking.go_first()  # it must run while every CPU is wanted: that is when it is needed
         while not self._stopped.is_set():
+            self._aimed.wait()
             try:
                 if self._await_stall():
                     self.poll()
