@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from cotenant.kernel import errors
@@ -166,15 +167,19 @@ class Root:
 
     def hierarchy(self, controller: str) -> CgroupMount | None:
         """Return where a controller's files are: the v1 hierarchy that has it, else v2 unless v2 says it lacks it."""
-        mounts = self.cgroup_mounts()
-        for mount in mounts:
-            if mount.version == 1 and controller in mount.controllers:
-                return mount
-        for mount in mounts:
-            listed = (mount.path / "cgroup.controllers").exists()
-            if mount.version == 2 and (controller in mount.controllers or not listed):
-                return mount
-        return None
+        return hierarchy_among(self.cgroup_mounts(), controller)
+
+
+def hierarchy_among(mounts: Sequence[CgroupMount], controller: str) -> CgroupMount | None:
+    """Return where a controller's files are, by mounts that were read before: see :meth:`Root.hierarchy`."""
+    for mount in mounts:
+        if mount.version == 1 and controller in mount.controllers:
+            return mount
+    for mount in mounts:
+        listed = (mount.path / "cgroup.controllers").exists()
+        if mount.version == 2 and (controller in mount.controllers or not listed):
+            return mount
+    return None
 
 
 def _v2_controllers(path: pathlib.Path) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """What probing looks at: files of the cpu and memory hierarchies, sysctls, the boot command line, SMT."""
 
 import collections
+import os
 import pathlib
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ class Evidence:
 
     def __init__(self, root: paths.Root) -> None:
         self.root = root
-        self._found: dict[pathlib.Path, list[pathlib.Path]] = {}
+        self._found: dict[pathlib.Path, list[str]] = {}
 
     def version(self, controller: str) -> CgroupVersion | None:
         """Return the version of the hierarchy that has the controller, or None where none is mounted."""
@@ -33,16 +34,17 @@ class Evidence:
 
     def find_below(self, top: pathlib.Path, file: str) -> pathlib.Path | None:
         """Return the first directory, ``top`` itself or below it, that shows the file; None if none does."""
-        return next((directory for directory in self._groups(top) if (directory / file).exists()), None)
+        # Text, not pathlib: some files are asked for in hundreds of groups.
+        return next((pathlib.Path(group) for group in self._groups(top) if os.path.exists(f"{group}/{file}")), None)
 
     def has_groups(self, controller: str) -> bool:
         """Return whether the controller's hierarchy has any group besides its root."""
         mount = self.root.hierarchy(controller)
         return mount is not None and len(self._groups(mount.path)) > 1
 
-    def _groups(self, top: pathlib.Path) -> list[pathlib.Path]:
+    def _groups(self, top: pathlib.Path) -> list[str]:
         if top not in self._found:
-            self._found[top] = list(_breadth_first(top))
+            self._found[top] = list(_breadth_first(os.fspath(top)))
         return self._found[top]
 
     def sysctl(self, name: str) -> str | None:
@@ -92,7 +94,7 @@ def _text(path: pathlib.Path) -> str | None:
         return None
 
 
-def _breadth_first(top: pathlib.Path) -> Iterator[pathlib.Path]:
+def _breadth_first(top: str) -> Iterator[str]:
     queue = collections.deque([top])
     for _ in range(SEARCHED_DIRECTORIES_MAX):
         if not queue:
@@ -100,8 +102,9 @@ def _breadth_first(top: pathlib.Path) -> Iterator[pathlib.Path]:
         directory = queue.popleft()
         yield directory
         try:
-            children = [child for child in directory.iterdir() if child.is_dir() and not child.is_symlink()]
+            with os.scandir(directory) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             continue  # gone, or not ours to look into
-        for child in sorted(children, key=lambda path: (not path.name.startswith("kubepods"), path.name)):
-            queue.append(child)
+        for name in sorted(names, key=lambda name: (not name.startswith("kubepods"), name)):
+            queue.append(f"{directory}/{name}")
