@@ -1,9 +1,9 @@
 """What ``cotenant node`` costs as a whole beside 150 pods: resident memory and CPU of one core.
 
 Run as root: ``python bench/node/run.py [--pods 150] [--seconds 60] [--json]``. The pods are groups of this machine
-(``cotenant-bench/kubepods/…``, a container in each, removed at the end) that a kubelet of the bench's own lists; an API
-server of the bench's own has the Node, a NodeSLO with every strategy on, a NodeMetric and takes what is written. Modes:
-observe, and dry-run, which decides each second and writes nothing to the kernel.
+(``cotenant-bench-kubepods.slice/…``, a container in each, removed at the end) that a kubelet of the bench's own lists;
+an API server of the bench's own has the Node, a NodeSLO with every strategy on, a NodeMetric and takes what is written.
+Modes: observe, and dry-run, which decides each second and writes nothing to the kernel.
 """
 
 import argparse
@@ -25,7 +25,8 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent.parent))
 from bench.noise import loads
 
-TOP = "cotenant-bench"
+TOP = "cotenant-bench-kubepods.slice"
+"""Comes before any ``kubepods`` that this machine has, so that a cluster here is not taken for the bench's own."""
 NODE = "bench"
 SETTLE_SECONDS = 40
 TARGET = "≤ 64 MiB, ≤ 2 %"
@@ -83,8 +84,8 @@ def groups(pods: int) -> Iterator[None]:
     made: list[pathlib.Path] = []
     try:
         for top in tops:
-            above = (top, top / "kubepods", top / "kubepods/burstable", top / "kubepods/besteffort")
-            own = [above[2] / f"pod{pod(number)['metadata']['uid']}" for number in range(pods)]
+            above = (top, top / "burstable", top / "besteffort")
+            own = [above[1] / f"pod{pod(number)['metadata']['uid']}" for number in range(pods)]
             inner = [group / f"{number:064x}" for number, group in enumerate(own)]
             for path in (*above, *own, *inner):
                 path.mkdir()

@@ -60,7 +60,26 @@ def test_a_pod_is_found_by_either_driver_runtime_and_version(
     ]
     assert [c.container.name if c.container else None for c in found.groups[0].containers] == ["c"]
     assert found.qos_paths["Guaranteed"] == top
-    assert snapshot.pod_paths(tree.root) == {f"{top}/{directory}"}
+    arrivals = snapshot.Arrivals(tree.root)
+    assert not arrivals.since(found)
+    tree.file(f"{mount}/{top}/{directory.replace('1111', '9999')}/{container}/cpu.shares", "2")
+    assert arrivals.since(found)
+    assert not arrivals.since(look(tree, pods()))
+
+
+def test_the_first_pod_and_the_first_of_its_class_are_noticed(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu", "memory"))
+    arrivals = snapshot.Arrivals(tree.root)
+    nobody = look(tree, ())
+    assert not arrivals.since(nobody)
+    tree.file(f"sys/fs/cgroup/memory/kubepods/pod{UID}/memory.stat", "")
+    assert arrivals.since(nobody)
+    guaranteed = look(tree, ())
+    assert not arrivals.since(guaranteed)
+    tree.file("sys/fs/cgroup/memory/kubepods/burstable/memory.stat", "")
+    assert arrivals.since(guaranteed)
+    tree.file("sys/fs/cgroup/memory/kubepods/elsewhere/memory.stat", "")
+    assert not arrivals.since(look(tree, ())), "what is no pod and no class is nobody's"
 
 
 def test_a_directory_without_a_listed_pod_is_seen_and_a_guaranteed_pod_has_no_directory_of_its_class(

@@ -80,6 +80,22 @@ def test_a_kept_connection_that_the_kubelet_closed_is_opened_again(url: str, ans
     client.close()
 
 
+def test_the_same_list_has_the_same_pods_and_a_bad_one_none(url: str, answers: Answers) -> None:
+    client = kubelet.Kubelet(kubelet.Settings(url=url))
+    answers.body = pods("a")
+    first = client.pods()
+    assert client.pods() is first
+    answers.body = pods("b")
+    assert [pod.name for pod in client.pods()] == ["b"]
+    answers.body = b"{}"
+    for _ in range(2):
+        with pytest.raises(errors.KubeletUnreachable):
+            client.pods()
+    answers.body = pods("a")
+    assert [pod.name for pod in client.pods()] == ["a"]
+    client.close()
+
+
 def test_an_error_or_an_empty_list_keeps_the_pods(url: str, answers: Answers) -> None:
     clock = ManualClock()
     client = kubelet.Kubelet(kubelet.Settings(url=url))

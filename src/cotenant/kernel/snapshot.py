@@ -7,7 +7,7 @@ below a cgroup root of its own in some set-ups (kind). Container directories are
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TypedDict
 
 import msgspec
@@ -166,11 +166,12 @@ class KernelFiles:
 
 def hierarchies(root: paths.Root) -> dict[Controller, Hierarchy]:
     """Return where each controller is mounted; absent where it is not."""
+    mounts = root.cgroup_mounts()
     found: dict[Controller, Hierarchy] = {}
     for controller in CONTROLLERS:
-        mount = root.hierarchy(controller)
+        mount = paths.hierarchy_among(mounts, controller)
         if mount is None or mount.version == 2:
-            unified = root.hierarchy(_V2_NAMES.get(controller, controller))
+            unified = paths.hierarchy_among(mounts, _V2_NAMES.get(controller, controller))
             mount = unified if unified is not None and unified.version == 2 and controller != "net_cls" else None
         if mount is None:
             continue
@@ -305,11 +306,34 @@ def _pod_directories(
                 yield qos, f"{directory}/{name}", (match[1] or match[2]).replace("_", "-")
 
 
-def pod_paths(root: paths.Root) -> frozenset[str]:
-    """Return the paths of all pods' groups; what is in them is not looked at, which is nearly all of a look's cost."""
-    files, mounted = KernelFiles(root), hierarchies(root)
-    qos_paths = _qos_paths(files, mounted, _find_kubepods(files, mounted))
-    return frozenset(path for _, path, _ in _pod_directories(files, mounted, qos_paths))
+class Arrivals:
+    """Tells whether pods' groups came since a look, by the directories that they come in: far cheaper than a look."""
+
+    def __init__(self, root: paths.Root) -> None:
+        self._root = root
+        self._prefix = _prefix(root)
+        self._directories = Directories(live=root.is_machine)
+
+    def since(self, seen: Snapshot) -> bool:
+        """Return whether there is a pod's group, or a class's, that the look did not see.
+
+        One that came in the same instant as another went is not noticed.
+        """
+        if not seen.qos_paths:
+            files, mounted = KernelFiles(self._root), hierarchies(self._root)
+            return _find_kubepods(files, mounted) is not None
+        known = {group.path.rpartition("/")[2] for group in seen.groups}
+        known.update(path.rpartition("/")[2] for path in seen.qos_paths.values())
+        tops = dict.fromkeys(hierarchy.path for hierarchy in seen.hierarchies.values())
+        self._directories.turn()
+        return any(self._holds_other(f"{top}/{path}", known) for top in tops for path in seen.qos_paths.values())
+
+    def _holds_other(self, directory: str, known: Set[str]) -> bool:
+        try:
+            names = self._directories.below(f"{self._prefix}/{directory}")
+        except OSError:
+            return False  # not in this hierarchy, or removed
+        return any(_POD.fullmatch(name) or _QOS.fullmatch(name) for name in set(names).difference(known))
 
 
 def _containers(

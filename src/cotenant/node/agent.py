@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import logging
 import pathlib
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -130,6 +131,9 @@ class Agent:
         self.aliases: Aliases | None = None
         """Set where the metrics are wanted under koordlet's names too."""
         self._keeping = Keeping(root, self._clock)
+        self._keeping_pods = Keeping(root, self._clock)
+        """Of looks that tell whose the groups are; those of rounds are another thread's."""
+        self._refreshing = threading.Lock()
         self._seen: Snapshot | None = None
         self._seen_at_s = 0.0
         self.evaluation: Evaluation | None = None
@@ -137,6 +141,7 @@ class Agent:
         """Who is on the node, as of the last list of pods."""
         self.seen: Snapshot | None = None
         """The node at that moment, with everybody's CPUs."""
+        self._arrivals = snapshot.Arrivals(root)
         self._newcomers = Newcomers()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Callable[[Sample], None] = lambda _: None
@@ -205,13 +210,10 @@ class Agent:
     def sees_new_pods(self) -> bool:
         """Return whether pods should be asked for: a pod's or a container's group is new, and not listed."""
         seen = self._seen
-        if seen is None or (self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS and self._has_new(seen)):
+        stale = self._clock.monotonic() - self._seen_at_s >= LOOK_EVERY_SECONDS
+        if seen is None or (stale and self._arrivals.since(seen)):
             seen = self._saw(self._enforcer.look(self._source.pods))
         return self._newcomers.due(seen, self._clock.monotonic())
-
-    def _has_new(self, seen: Snapshot) -> bool:
-        """Return whether there is a pod's group that a look did not see; far cheaper than to look again."""
-        return not snapshot.pod_paths(self._root) <= {group.path for group in seen.groups}
 
     def _saw(self, seen: Snapshot) -> Snapshot:
         """Remember a look at the groups: a round that decides spares the next look for new ones."""
@@ -220,11 +222,18 @@ class Agent:
 
     def refresh_pods(self) -> None:
         """Ask for the pods and tell the sampler which group is whose."""
+        with self._refreshing:
+            self._refresh_pods()
+
+    def _refresh_pods(self) -> None:
         failures = self._source.failures
         if not self._source.refresh() and self._source.failures > failures:
             _log.warning("pods: %s; the last list stays", self._source.last_error)
         self.hosting.look(self._source.pods)
-        seen = self._saw(self._enforcer.look(self._source.pods))
+        _, earlier = self._keeping_pods.current()
+        seen = self._enforcer.look(self._source.pods, earlier=earlier)
+        # What rounds read of it is theirs, and is no file that the next look here keeps open.
+        seen = self._saw(msgspec.structs.replace(seen, files=snapshot.KernelFiles(self._root)))
         applications = self._policy.slo.host_applications if self._policy.slo is not None else ()
         self.present = presence.of_snapshot(seen, applications)
         self.seen = self._with_cpus(seen)
@@ -245,20 +254,24 @@ class Agent:
         while True:
             await asyncio.sleep(ENFORCE_EVERY_SECONDS)
             try:
-                if self._policy.mode_known and self.shadow is None:
-                    await asyncio.to_thread(self.releasing.follow, self._policy.mode)
-                if self._source.age_seconds is None:
-                    continue
-                if self._policy.mode == "observe" and self.shadow is None:
-                    await asyncio.to_thread(self.observe_once)
-                    continue
-                await asyncio.to_thread(self.enforce_once)
-                self.status.failing_rounds = 0
+                await asyncio.to_thread(self._round)
             except Exception as error:  # noqa: BLE001 - the outermost loop: one failed round must not end the next
                 self.status.round_failures += 1
                 self.status.failing_rounds += 1
                 if self.status.round_failures in (1, 10, 100) or self.status.round_failures % 1000 == 0:
                     _log.exception("round failed (%d so far): %s", self.status.round_failures, error)
+
+    def _round(self) -> None:
+        """Do what is to be done once in a round: in one thread, since each hand-over wakes two."""
+        if self._policy.mode_known and self.shadow is None:
+            self.releasing.follow(self._policy.mode)
+        if self._source.age_seconds is None:
+            return
+        if self._policy.mode == "observe" and self.shadow is None:
+            self.observe_once()
+            return
+        self.enforce_once()
+        self.status.failing_rounds = 0
 
     def _usage(self, capacity_memory_bytes: int | None) -> Usage | None:
         """Return what everybody uses by the newest sample, or None before the first."""

@@ -4,6 +4,7 @@ The kubelet's authenticated port is asked (10250, a ServiceAccount's token, TLS 
 """
 
 import dataclasses
+import hashlib
 import http.client
 import pathlib
 import ssl
@@ -72,6 +73,8 @@ class Kubelet:
         self._settings = settings
         self._address = parsed
         self._connection: http.client.HTTPConnection | None = None
+        self._listed: tuple[bytes, tuple[pod.Pod, ...]] = (b"", ())
+        """The digest of the last list, and its pods: mostly the next one is the same."""
 
     def pods(self) -> tuple[pod.Pod, ...]:
         """Return the pods of the node.
@@ -83,14 +86,19 @@ class Kubelet:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise errors.KubeletUnreachable(f"{self._settings.url}/pods: {error or type(error).__name__}") from None
+        digest = hashlib.sha256(body).digest()
+        if digest == self._listed[0]:
+            return self._listed[1]
         try:
-            return pod_list.decode(
+            pods = pod_list.decode(
                 body,
                 f"{self._settings.url}/pods",
                 preemptable_is_offline=self._settings.preemptable_is_offline,
             )
         except pod_list.BadPods as error:
             raise errors.KubeletUnreachable(str(error)) from None
+        self._listed = digest, pods
+        return pods
 
     def configuration(self) -> KubeletConfiguration:
         """Return what the kubelet runs with (``/configz``).

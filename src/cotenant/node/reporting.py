@@ -139,7 +139,8 @@ class Reporter:
         """Write until cancelled; then keep what the predictions rest on."""
         try:
             while True:
-                await asyncio.to_thread(self.look)
+                if self.meter is not None and self.meter.wants_numa(self._clock.monotonic()):
+                    await asyncio.to_thread(self.look)
                 await asyncio.sleep(1.0)
                 await self.step()
         finally:
