@@ -328,8 +328,8 @@ def _only_child(group: pathlib.Path) -> bool:
     """Return whether no sibling of a group is left in its class directory."""
     if not group.parent.name.startswith(PREFIX):
         return False
-    with contextlib.suppress(OSError):
-        return all(entry.name == group.name or not entry.is_dir() for entry in os.scandir(group.parent))
+    with contextlib.suppress(OSError), os.scandir(group.parent) as entries:
+        return all(entry.name == group.name or not entry.is_dir() for entry in entries)
     return False
 
 
