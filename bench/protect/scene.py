@@ -177,9 +177,11 @@ def antagonist(kind: str, qos: str, name: str, files: pathlib.Path) -> subproces
     if kind == "cpu":
         return grouped(qos, name, "sh", "-c", f"for i in $(seq {cpus * 4}); do while :; do :; done & done; wait")
     if kind == "io":
-        options = ["--size=256M", "--direct=1", "--ioengine=libaio", "--rw=randwrite", "--bs=256k", "--iodepth=64"]
-        target = f"--filename={files / 'fio'}"
-        return grouped(qos, name, "fio", "--name=n", target, *options, "--numjobs=4", "--time_based", "--runtime=120")
+        # Reads: the disk's scheduler prefers them, so that writes hurt nobody here.
+        options = [f"--filename={files / 'pages'}", "--direct=1", "--ioengine=libaio", "--rw=randread", "--bs=1m"]
+        return grouped(
+            qos, name, "fio", "--name=n", *options, "--iodepth=64", "--numjobs=4", "--time_based", "--runtime=120"
+        )
     command = f"for i in 1 2 3 4 5 6; do {sys.executable} -c '{PAGES}' {files / 'pages'} & done; wait"
     return grouped(qos, name, "sh", "-c", command, options=("--memory", "85M"))
 
