@@ -126,6 +126,20 @@ def test_what_does_not_fit_its_neighbours_is_tried_again_soon(tree: Tree) -> Non
     assert states == ["refused", "held", "written"]
 
 
+def test_a_neighbour_that_was_written_is_a_reason_to_try_again(tree: Tree) -> None:
+    quota, around = f"{POD}/cpu.cfs_quota_us", "sys/fs/cgroup/cpu/kubepods/cpu.cfs_quota_us"
+    tree.file(around, "-1")
+    tree.file("sys/fs/cgroup/cpu/kubepods/pod2/cpu.cfs_quota_us", "-1")
+    writer = executor.Executor(tree.root, write=refusing("pod1/cpu.cfs_quota_us", errno.EINVAL, times=1))
+
+    def states(*paths: str) -> list[str]:
+        return [outcome.state for outcome in writer.apply([write(path, "50000") for path in paths])]
+
+    assert states(quota) == ["refused"]
+    assert states("sys/fs/cgroup/cpu/kubepods/pod2/cpu.cfs_quota_us", quota) == ["written", "held"]
+    assert states(around, quota) == ["written", "written"]
+
+
 def test_an_undo_is_tried_again_at_once(tree: Tree) -> None:
     writer = executor.Executor(tree.root, write=refusing("cpu.shares", errno.EINVAL, times=1))
     undoing = PlanItem(op="write", path=SHARES, new="7", strategy=journal.UNDOING, reason="a test")

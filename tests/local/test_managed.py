@@ -1,8 +1,17 @@
-import pytest
+import errno
+import os
+import pathlib
+import shutil
+from collections.abc import Sequence
 
+import pytest
+from tests.kernel.tree import Tree
+
+from cotenant.kernel import executor, outcome
 from cotenant.kernel.cgroup.classes import Match
-from cotenant.local import managed
+from cotenant.local import groups, managed
 from cotenant.model.sample import Cgroup
+from cotenant.units.plan import PlanItem
 
 MATCHES = (Match.parse("system.slice/nginx.service=LS"), Match.parse("batch/*=BE"))
 
@@ -27,6 +36,39 @@ def test_a_group_below_a_managed_one_of_its_class_is_part_of_it() -> None:
 
 def test_a_record_says_what_a_group_elsewhere_is() -> None:
     assert paths("user.slice/x.scope", records={"user.slice/x.scope": "BE"}) == {"user.slice/x.scope": "BE"}
+
+
+class Racing(executor.Executor):
+    """One before whose first write another command ends and takes the class directory with it, as the last of it."""
+
+    directory: pathlib.Path
+    raced = False
+
+    def apply(self, items: Sequence[PlanItem]) -> list[outcome.Outcome]:
+        if not self.raced:
+            self.raced = True
+            shutil.rmtree(self.directory)
+        return super().apply(items)
+
+
+def test_a_class_directory_that_goes_while_a_command_starts_is_made_again(tmp_path: pathlib.Path) -> None:
+    def write(descriptor: int, data: bytes) -> int:
+        file = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if file.name == "cpuset.cpus" and not (file.parent.parent / file.name).read_text().strip():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # as a kernel: more than the group around
+        return os.write(descriptor, data)
+
+    tree = Tree(tmp_path, v1=("cpu", "cpuset"))
+    top = tmp_path / "sys/fs/cgroup/cpuset"
+    for place, text in ((top, "0-1"), (top / "cotenant-be", "0-1"), (top / "cotenant-be/other", "0-1")):
+        for name in ("cpuset.cpus", "cpuset.mems", "cgroup.procs"):
+            tree.file(str((place / name).relative_to(tmp_path)), "" if name == "cgroup.procs" else text)
+    tree.file("sys/fs/cgroup/cpu/cgroup.procs")
+    tree.file("sys/fs/cgroup/cpu/cpu.shares", "1024")
+    racing = Racing(tree.root, write=write)
+    racing.directory = top / "cotenant-be"
+    groups.Groups(tree.root, writer=racing).create("cotenant-be/make", "BE", groups.UNLIMITED, str(os.getpid()))
+    assert (top / "cotenant-be/make/cpuset.cpus").read_text() == "0-1\n"
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,8 @@ class Executor:
             with lock.writing(self.root, sleep=self._sleep):
                 self.journal.refresh()
                 outcomes = [
-                    # What is the same now may not be after an earlier item, so it is looked at again in its turn.
-                    self.carry_out(outcome.item) if outcome.state in ("planned", "same") else outcome
+                    # What is the same, or refused, now may not be after an earlier item: it is looked at in its turn.
+                    self.carry_out(outcome.item) if outcome.state in ("planned", "same", "held") else outcome
                     for outcome in outcomes
                 ]
                 if self.journal.is_large():
@@ -225,7 +225,7 @@ class Executor:
             if rewritten:
                 self.rewrites.seen(path, _stripped(current) or "")
             read = self._write_journalled(item, directory, name, current)
-            self._refusals.release(path)
+            self._refusals.written(path)
             if read is None or contents.same(name, new, read):
                 return Outcome(item, "written", actual=_stripped(read), rewritten=rewritten)
             self._refusals.hold(path, new, directory.inode, errno_table.REFUSED)

@@ -48,3 +48,11 @@ class Refusals:
     def release(self, path: str) -> None:
         """Forget a refusal: the file was written, or is gone."""
         self._held.pop(path, None)
+
+    def written(self, path: str) -> None:
+        """Forget the refusals of this file, and of the same file in groups around and inside: what they met is past."""
+        group, _, name = path.rpartition("/")
+        for other in [other for other in self._held if other.endswith(f"/{name}")]:
+            place = other.rpartition("/")[0]
+            if f"{place}/".startswith(f"{group}/") or f"{group}/".startswith(f"{place}/"):
+                del self._held[other]

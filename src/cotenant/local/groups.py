@@ -28,6 +28,7 @@ STRATEGY = journal.STARTING
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory")
 PERIOD_USEC = 100_000
+MADE_ATTEMPTS = 5
 PREFIX = "cotenant"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DONE: frozenset[outcome.State] = frozenset({"written", "same", "planned"})
@@ -113,15 +114,26 @@ class Groups:
 
         :raises GroupError: at the first step that fails.
         """
-        steps = self.directories(path, qos)
-        if in_scope:
-            steps = [item for item in steps if not (item.path or "").endswith("cgroup.subtree_control")]
-        self.apply(steps)
+        self._make(path, qos, in_scope)
         if not self._chosen:
             # Some files are in children only (v2; cpu.priority of Anolis): now there is one.
             self.interface = priority.probe(self.root)
         self.apply(self.contents(path, qos, limits))
         self.apply(self.entry(path, qos, pid))
+
+    def _make(self, path: str, qos: Qos, in_scope: bool) -> None:
+        """Make the group. Another command that ends may take the class directory away between plan and write."""
+        for attempt in range(MADE_ATTEMPTS):
+            steps = self.directories(path, qos)
+            if in_scope:
+                steps = [item for item in steps if not (item.path or "").endswith("cgroup.subtree_control")]
+            try:
+                self.apply(steps)
+            except errors.GroupError:
+                if attempt == MADE_ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
     def removal(self, path: str) -> list[PlanItem]:
         """Return the steps that remove a group, and its class directory where nobody else is in it."""
