@@ -67,6 +67,24 @@ def test_every_line_fits_and_says_who(width: int) -> None:
     assert len(lines) <= 24
 
 
+def test_who_is_hurt_and_by_whom_comes_first() -> None:
+    assert [line.split()[0] for line in drawn(80)[2:4]] == ["victim", "suspect"]
+
+
+def test_that_nobody_is_named_is_said_with_what_would_name_them() -> None:
+    unmarked = msgspec.structs.replace(sample(), missing={"online": "no_class"})
+    nameless = msgspec.structs.replace(evaluation().detections["ioCongestion"], victims=[], suspects=[])
+    found = msgspec.structs.replace(evaluation(), detections={"ioCongestion": nameless}, hard=["psiMemoryFull"])
+    console = Console(width=80, record=True, file=io.StringIO(), highlight=False)
+    console.print(top.screen(unmarked, found, "c", None, live=False))
+    lines = console.export_text().splitlines()[2:5]
+    assert [line.rstrip() for line in lines] == [
+        "hard     every task waited for memory; take no new work",
+        "victim   not known: no group is marked online (--match)",
+        "suspect  not known: the evidence is weak",
+    ]
+
+
 def test_a_narrow_screen_keeps_names_and_what_it_is_sorted_by() -> None:
     heading = next(line for line in drawn(60, "m") if line.startswith("group"))
     assert heading.split() == ["group", "CPU", "memory", "↓", "stall"]

@@ -208,8 +208,8 @@ def screen(
     """Return one screen of so many lines, with as many groups as they leave room for (None: all of them)."""
     from rich.console import Group
 
-    above: list[Any] = [*_head(sample, evaluation), "", _detections(evaluation), *_signals(sample, evaluation)]
-    above += [*_who(evaluation), *_written(written), ""]
+    above: list[Any] = [*_head(sample, evaluation), *_who(sample, evaluation), *_written(written), ""]
+    above += [_detections(evaluation), *_signals(sample, evaluation), ""]
     below: list[Any] = []
     missing = [f"{wording.title_of(name)} ({reason})" for name, reason in sample.missing.items() if "." not in name]
     if missing:
@@ -270,18 +270,30 @@ def _signals(sample: Sample, evaluation: Evaluation) -> list[Any]:
     return lines
 
 
-def _who(evaluation: Evaluation) -> list[Any]:
+def _who(sample: Sample, evaluation: Evaluation) -> list[Any]:
+    """Return who is hurt and by whom, and that it is not known where somebody is hurt; nothing else."""
+    if summary.state_of(evaluation) != "hurt":
+        return []
+    victims = [f"{victim.name}: {victim.evidence}" for victim in summary.victims_of(evaluation)[:2]]
+    suspects = [
+        f"{suspect.name} ({wording.ratio_text(suspect.confidence)} sure): {suspect.evidence}"
+        for suspect in summary.suspects_of(evaluation)[:2]
+    ]
+    nobody = (
+        "not known: no group is marked online (--match)" if sample.missing.get("online") == "no_class" else "none named"
+    )
+    hard = [f"{wording.HARD_TITLES.get(limit, limit)}; take no new work" for limit in evaluation.hard]
+    return [
+        *(_line("hard", text, "bold red") for text in hard),
+        *(_line("victim", text, "yellow") for text in victims or [nobody]),
+        *(_line("suspect", text, "red") for text in suspects or ["not known: the evidence is weak"]),
+    ]
+
+
+def _line(title: str, text: str, style: str) -> Any:
     from rich.text import Text
 
-    lines = []
-    for victim in summary.victims_of(evaluation)[:2]:
-        lines.append(
-            Text(f"victim   {victim.name}: {victim.evidence}", style="yellow", no_wrap=True, overflow="ellipsis")
-        )
-    for suspect in summary.suspects_of(evaluation)[:2]:
-        text = f"suspect  {suspect.name} ({wording.ratio_text(suspect.confidence)} sure): {suspect.evidence}"
-        lines.append(Text(text, style="red", no_wrap=True, overflow="ellipsis"))
-    return lines
+    return Text(f"{title:<9}{text}", style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _written(held: Sequence[HeldFile]) -> list[Any]:
