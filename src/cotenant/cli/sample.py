@@ -47,4 +47,6 @@ def rows(sample: Sample) -> list[tuple[str, str]]:
 
 
 def _text(value: float | str) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
