@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import msgspec
 import prometheus_client
 import pytest
 
@@ -17,7 +18,7 @@ from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.page import FleetSite
 from cotenant.analyzer.writing import Writer
 from cotenant.api import report
-from cotenant.model.evaluation import Detection, SignalState
+from cotenant.model.evaluation import Detection, Evaluation, SignalState, Suspect, Victim
 from cotenant.units.clock import ManualClock
 from cotenant.web.guard import AllowedHosts
 
@@ -64,7 +65,30 @@ async def test_nodes_come_worst_first_with_their_last_hour(site: FleetSite, live
     assert json.loads(html.unescape(titles))["memoryPressure"] == "Memory pressure"
 
 
-async def test_one_node_with_its_numbers(site: FleetSite, live: Live) -> None:
+async def test_a_hurt_node_says_by_whom_and_who_is_hurt(site: FleetSite, fleet: Fleet, live: Live) -> None:
+    live(12, True, "bad")
+    found = fleet.nodes["bad"].evaluation
+    assert isinstance(found, Evaluation)
+    named = Detection(
+        triggered=True, index=0.9, victims=[Victim(name="shop/web", evidence="e")],
+        suspects=[Suspect(name="batch/build", confidence=0.9, evidence="e")],
+    )  # fmt: skip
+    fleet.nodes["bad"].evaluation = msgspec.structs.replace(found, detections={"memoryPressure": named})
+    (node,) = (await get(site, "/api/v1/fleet")).json()["nodes"]
+    assert (node["suspect"], node["victim"]) == ("batch/build", "shop/web")
+
+
+async def test_that_some_are_calm_is_no_good_news_while_most_are_unknown(site: FleetSite, live: Live) -> None:
+    live(12, False, "calm")
+    assert (await get(site, "/api/v1/fleet")).json()["headline"] == "Nobody is hurt"
+    for number in range(3):
+        live(1, False, f"new-{number}")
+    site._kept = None
+    fleet = (await get(site, "/api/v1/fleet")).json()
+    assert (fleet["state"], fleet["headline"]) == ("unknown", "Nobody is hurt, as far as is known: 1 of 4 nodes")
+
+
+async def test_one_node_with_its_numbers(site: FleetSite, fleet: Fleet, live: Live) -> None:
     live(12, True, "bad")
     page = await get(site, "/node/bad")
     assert page.status_code == 200
@@ -72,6 +96,12 @@ async def test_one_node_with_its_numbers(site: FleetSite, live: Live) -> None:
     assert "bad is under pressure" in page.text
     assert re.search(r"<td>50(\.0)? ?%</td>", page.text), page.text
     assert "Mode" in page.text
+    assert page.text.index("Memory pressure") < page.text.index("CPU contention"), "the worst comes first"
+    assert "Whether its agent holds anything back is not known." in page.text
+    fleet.nodes["bad"].facts = report.NodeFacts(mode="observe", problems=["no PSI"])
+    told = (await get(site, "/node/bad")).text
+    assert "nothing is held back" in told
+    assert "no PSI" in told
     assert (await get(site, "/node/nobody")).status_code == 404
 
 

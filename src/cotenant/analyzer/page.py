@@ -21,7 +21,7 @@ from cotenant.analyzer.publication import NodePublication
 from cotenant.analyzer.services import Services
 from cotenant.api import timestamp
 from cotenant.model import summary, wording
-from cotenant.model.evaluation import Detection, DetectionName, severity_of
+from cotenant.model.evaluation import Detection, DetectionName, Evaluation, severity_of
 from cotenant.units.clock import Clock
 from cotenant.web import ledger, serving
 from cotenant.web import page as host_page
@@ -39,6 +39,14 @@ WORDS = (
     ("0", "none"), ("1", "low"), ("2", "medium"), ("3", "high"), ("4", "severe"), ("5", "hard limit"),
     ("u", "unknown"), ("x", "no sample"),
 )  # fmt: skip
+
+DONE: dict[str | None, str] = {
+    "enforce": "Its agent holds offline work back.",
+    "dry-run": "Its agent only says what it would do: nothing is written.",
+    "observe": "Its agent only watches: nothing is held back.",
+    None: "Whether its agent holds anything back is not known.",
+}
+"""What is done on a node, by the mode of its agent."""
 
 
 class FleetSite:
@@ -105,11 +113,13 @@ class FleetSite:
         hurt = [entry for entry in entries if entry["hard"] or entry["triggered"]]
         known = [entry for entry in entries if entry["level"] is not None]
         tense = [entry for entry in known if severity_of(entry["bucket"]) >= severity_of("medium")]
-        state = "hurt" if hurt else "tense" if tense else "calm" if known else "unknown"
+        # Where most are unknown, that the others are calm is no good news.
+        seen = len(known) * 2 >= len(entries) > 0
+        state = "hurt" if hurt else "tense" if tense else "calm" if seen else "unknown"
         view = {
             "time": timestamp.render(self._clock.wall()),
             "state": state,
-            "headline": self._headline(hurt, tense, known),
+            "headline": self._headline(hurt, tense, known, len(entries)),
             "detail": self._detail(entries, hurt, known),
             "nodes": entries,
             "parts": self._parts(),
@@ -117,13 +127,20 @@ class FleetSite:
         self._kept = (now, view)
         return view
 
-    def _headline(self, hurt: list[Any], tense: list[Any], known: list[Any]) -> str:
+    def _headline(self, hurt: list[Any], tense: list[Any], known: list[Any], nodes: int) -> str:
         if hurt:
             worst = hurt[0]["name"]
-            return f"{worst} is hurt" if len(hurt) == 1 else f"{worst} and {len(hurt) - 1} more nodes are hurt"
+            more = len(hurt) - 1
+            return f"{worst} is hurt" if not more else f"{worst} and {more} more node{'s' * (more > 1)} are hurt"
         if tense:
             return "Nobody is hurt, but pressure is rising"
-        return "Nobody is hurt" if known else "Not known yet"
+        if not known:
+            return "Not known yet"
+        return (
+            "Nobody is hurt"
+            if len(known) == nodes
+            else f"Nobody is hurt, as far as is known: {len(known)} of {nodes} nodes"
+        )
 
     def _detail(self, entries: list[Any], hurt: list[Any], known: list[Any]) -> str:
         if not self._leads():
@@ -174,11 +191,13 @@ class FleetSite:
             "state": "unknown" if found is None else summary.state_of(found),
             "headline": "Not known" if found is None else summary.headline_of(found, name),
             "detail": silent if found is None else summary.detail_of(found, found.missing),
-            "hard": material.hard,
+            "hard": [wording.HARD_TITLES.get(limit, limit) for limit in material.hard],
             "heat": self.heat.row(name, now) or NOTHING,
-            "detections": [] if found is None else [_detection(key, one) for key, one in found.detections.items()],
+            "done": DONE.get(facts.mode if facts else None, DONE[None]),
+            "detections": [] if found is None else [_detection(key, one) for key, one in _worst_first(found)],
             "facts": [(title, text or "unknown") for title, text in told]
-            + ([("Fields of the policy not applied", ", ".join(refused))] if refused else []),
+            + ([("Fields of the policy not applied", ", ".join(refused))] if refused else [])
+            + ([("Problems", "; ".join(facts.problems))] if facts and facts.problems else []),
         }
 
     async def exposition(self, request: Request) -> Response:
@@ -192,19 +211,28 @@ class FleetSite:
 
 def _entry(name: str, node: NodePublication) -> dict[str, Any]:
     material = node.material()
-    level = node.evaluation.interference_level if node.evaluation is not None else None
+    found = node.evaluation
+    level = found.interference_level if found is not None else None
+    suspects = summary.suspects_of(found) if found is not None and material.triggered else []
+    victims = summary.victims_of(found) if found is not None and material.triggered else []
     return {
         "name": name,
         "level": None if level is None else round(level, 3),
         "bucket": material.bucket,
         "hard": list(material.hard),
         "triggered": sorted(material.triggered),
+        "suspect": suspects[0].name if suspects else None,
+        "victim": victims[0].name if victims else None,
     }
 
 
 def _worse(entry: dict[str, Any]) -> tuple[Any, ...]:
     level = -1.0 if entry["level"] is None else entry["level"]
     return not entry["hard"], not entry["triggered"], -severity_of(entry["bucket"]), -level, entry["name"]
+
+
+def _worst_first(found: Evaluation) -> list[tuple[DetectionName, Detection]]:
+    return sorted(found.detections.items(), key=lambda one: (not one[1].triggered, -(one[1].index or 0.0)))
 
 
 def _detection(name: DetectionName, found: Detection) -> dict[str, Any]:

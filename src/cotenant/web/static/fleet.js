@@ -1,9 +1,12 @@
 // All nodes, worst first. Only the rows in sight exist, so that 5,000 of them scroll like 50.
 "use strict";
 
-const ROW = 26, EVERY = 5000, AHEAD = 8;
+const EVERY = 5000, AHEAD = 8;
+const narrow = matchMedia("(max-width: 640px)");
+const rowHeight = () => (narrow.matches ? 68 : 26);
 const rows = document.getElementById("rows"), room = document.getElementById("room");
 const filter = document.getElementById("filter"), live = document.getElementById("live");
+const nothing = document.getElementById("nothing"), stale = document.getElementById("stale");
 const shown = new Map();
 const titles = JSON.parse(rows.dataset.titles);
 let nodes = [], matching = [], colours = {};
@@ -28,6 +31,7 @@ function paint(canvas, heat) {
 function make() {
   const row = document.createElement("div");
   row.className = "row";
+  row.setAttribute("role", "listitem");
   const link = document.createElement("a"), bucket = document.createElement("span");
   const level = document.createElement("span"), why = document.createElement("span");
   const canvas = document.createElement("canvas");
@@ -40,21 +44,26 @@ function make() {
 
 function fill(row, node, position) {
   const [link, bucket, level, why, canvas] = row.children;
-  row.style.top = position * ROW + "px";
+  row.style.top = position * rowHeight() + "px";
   if (link.textContent !== node.name) {
     link.textContent = node.name;
     link.href = "/node/" + encodeURIComponent(node.name);
   }
   bucket.textContent = node.bucket;
   level.textContent = node.level === undefined || node.level === null ? "–" : node.level.toFixed(2);
-  why.textContent = [...(node.hard || []), ...(node.triggered || [])].map((name) => titles[name] || name).join(", ");
+  const whose = (node.suspect ? ` by ${node.suspect}` : "") + (node.victim ? `, hurts ${node.victim}` : "");
+  why.textContent = [...(node.hard || []), ...(node.triggered || [])].map((name) => titles[name] || name).join(", ") + whose;
+  why.title = why.textContent;
   paint(canvas, node.heat);
 }
 
 function draw() {
-  room.style.height = matching.length * ROW + "px";
-  const first = Math.max(0, Math.floor(rows.scrollTop / ROW) - AHEAD);
-  const last = Math.min(matching.length, Math.ceil((rows.scrollTop + rows.clientHeight) / ROW) + AHEAD);
+  const height = rowHeight();
+  room.style.height = matching.length * height + "px";
+  nothing.hidden = matching.length > 0;
+  nothing.textContent = nodes.length ? "No node has that in its name." : "No node has been heard of yet.";
+  const first = Math.max(0, Math.floor(rows.scrollTop / height) - AHEAD);
+  const last = Math.min(matching.length, Math.ceil((rows.scrollTop + rows.clientHeight) / height) + AHEAD);
   const spare = [];
   for (const [position, row] of shown) {
     if (position < first || position >= last) {
@@ -105,10 +114,19 @@ async function refresh() {
     document.getElementById("hero").className = "hero " + fleet.state;
     live.textContent = "as of " + fleet.time.slice(11, 19) + " UTC";
     live.className = "live on";
+    live.dataset.time = fleet.time.slice(11, 19) + " UTC";
+    document.getElementById("count").textContent = `${nodes.length} nodes`;
+    document.body.classList.remove("stale");
+    stale.textContent = stale.className = "";
     choose();
   } catch (error) {
     live.textContent = "no answer from the analyzer";
     live.className = "live off";
+    if (!stale.textContent) {
+      document.body.classList.add("stale");
+      stale.textContent = `No answer from the analyzer since ${live.dataset.time}: what is below may no longer hold.`;
+      stale.className = "notice bad";
+    }
   }
   setTimeout(refresh, EVERY);
 }
@@ -122,5 +140,10 @@ rows.addEventListener("scroll", () => {
 });
 addEventListener("resize", draw);
 filter.addEventListener("input", choose);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  readColours();
+  for (const row of shown.values()) delete row.lastChild.dataset.heat;
+  draw();
+});
 readColours();
 refresh();
