@@ -1,6 +1,9 @@
 import msgspec
 import pytest
 
+from cotenant.model.enforcement import EnforcementState, HeldFile
+from cotenant.model.evaluation import Detection, Suspect
+from cotenant.model.incident import Isolated
 from cotenant.web import page
 from cotenant.web.feed import Moment
 
@@ -40,6 +43,54 @@ def test_the_bucket_comes_with_what_it_goes_by(moment: Moment) -> None:
     assert f"by the worst, {worst['title']} <b>{worst['index']:.2f}</b>" in now
     unknown = msgspec.structs.replace(moment.evaluation, detections={}, interference_level=None, bucket="unknown")
     assert "by the worst" not in page.Page().tick(msgspec.structs.replace(moment, evaluation=unknown), []).html["now"]
+
+
+ISOLATED = Isolated(detection="ioCongestion", suspect="backup", victim="web.service", start="t", steps=2)
+HELD = HeldFile(path="a", target="1", actual="1", strategy="cpu_suppress", reason="r", original="2")
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "said"),
+    [
+        (None, "only watched"),
+        (EnforcementState(mode="dry-run", policy="p", interface=""), "Dry run: nothing is written"),
+        (EnforcementState(mode="observe", policy="p", interface="", conflict="koordlet"), "koordlet runs here too"),
+        (EnforcementState(mode="enforce", policy="p", interface="", isolation=ISOLATED), "backup is held back for"),
+        (EnforcementState(mode="enforce", policy="p", interface="", held=[HELD]), "hold our values: 1<"),
+        (
+            EnforcementState(mode="enforce", policy="p", interface="", offline_withheld_millicores=1500.0),
+            "1.50 CPUs from offline work",
+        ),
+    ],
+)
+def test_what_is_done_stands_beside_who_is_hurt(hurt, enforcement: EnforcementState | None, said: str) -> None:  # type: ignore[no-untyped-def]
+    now = page.Page().tick(msgspec.structs.replace(hurt.moment, enforcement=enforcement), []).html["now"]
+    assert said in now
+    calm = msgspec.structs.replace(hurt.moment.evaluation, detections={})
+    assert said not in page.Page().tick(msgspec.structs.replace(hurt.moment, evaluation=calm), []).html["now"]
+
+
+def test_hard_limits_are_told_in_words_and_names_left_out_are_counted(hurt) -> None:  # type: ignore[no-untyped-def]
+    many = [Suspect(name=f"job-{n}", confidence=0.9, evidence="e") for n in range(7)]
+    found = Detection(triggered=True, index=0.9, suspects=many)
+    evaluation = msgspec.structs.replace(
+        hurt.moment.evaluation, detections={"ioCongestion": found}, hard=["psiMemoryFull"]
+    )
+    sample = msgspec.structs.replace(hurt.moment.sample, missing={"online": "no_class"})
+    moment = msgspec.structs.replace(hurt.moment, evaluation=evaluation, sample=sample)
+    now = page.Page().tick(moment, []).html["now"]
+    assert "Hard limit in force: every task waited for memory." in now
+    assert "and 3 more" in now
+    assert "no group is marked online. <a" in now
+
+
+def test_only_the_newest_incidents_are_open_to_the_eye(moment: Moment, hurt) -> None:  # type: ignore[no-untyped-def]
+    incidents = [msgspec.structs.replace(hurt.incident_list[1], id=n) for n in range(40)]
+    listed = page.Page().tick(moment, incidents).html["incidents"]
+    newest, _, older = listed.partition("<summary>Older</summary>")
+    assert newest.count('class="incident') == page.INCIDENTS_SHOWN
+    assert listed.count('class="incident') == page.INCIDENTS_LISTED
+    assert "/api/v1/incidents" in older
 
 
 @pytest.mark.parametrize(

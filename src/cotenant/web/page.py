@@ -21,7 +21,9 @@ from cotenant.web.sample_metrics import busiest
 
 TEMPLATES = pathlib.Path(__file__).parent / "templates"
 CGROUPS_SHOWN = 60
-INCIDENTS_SHOWN = 12
+INCIDENTS_LISTED = 12
+INCIDENTS_SHOWN = 5
+"""Without opening the older ones."""
 PARTS = ("now", "services", "groups", "incidents", "protection", "ledger", "unavailable", "agent")
 """The parts of the page that are replaced while it is open."""
 
@@ -126,9 +128,11 @@ def view_of(moment: Moment, incidents: list[Incident]) -> dict[str, Any]:
         "services": [service_of(latency) for latency in moment.latencies],
         "victims": summary.victims_of(evaluation),
         "suspects": summary.suspects_of(evaluation),
+        "hard": [wording.HARD_TITLES.get(name, name) for name in evaluation.hard],
+        "done": protection.done_of(moment.enforcement),
         "cgroups": [row_of(cgroup) for cgroup in busiest(moment.sample.cgroups, CGROUPS_SHOWN)],
         "cgroups_total": len(moment.sample.cgroups),
-        "incidents": [incident_of(incident) for incident in incidents],
+        "incidents": [incident_of(incident) for incident in incidents[:INCIDENTS_LISTED]],
         "incidents_shown": INCIDENTS_SHOWN,
         "protection": protection.view_of(moment.enforcement),
         "ledger": ledger_of(moment),

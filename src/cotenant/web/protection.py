@@ -36,6 +36,23 @@ def view_of(state: EnforcementState | None) -> dict[str, Any] | None:
     }
 
 
+def done_of(state: EnforcementState | None) -> list[str]:
+    """Return what is being done against interference now, in sentences; empty where nothing is enforced."""
+    if state is None:
+        return []
+    if state.mode != "enforce":
+        return [HEADLINES[state.mode] + (f": {state.conflict} runs here too" if state.conflict else "")]
+    done = []
+    if state.isolation is not None and state.isolation.end is None:
+        done.append(sentence_of(state.isolation))
+    if state.offline_withheld_millicores:
+        done.append(f"Limits keep {state.offline_withheld_millicores / 1000:.2f} CPUs from offline work")
+    written = sum(held.original is not None and _is_met(held) for held in state.held)
+    unmet = sum(not _is_met(held) for held in state.held)
+    done.append(f"Kernel files that hold our values: {written}" + (f"; that do not: {unmet}" if unmet else ""))
+    return done
+
+
 def _is_met(held: HeldFile) -> bool:
     return held.actual == held.target
 

@@ -55,7 +55,7 @@ const Chart = (() => {
       this.graph = new Dygraph(this.element, this.rows, {
         ...change, labels, connectSeparatedPoints: false, drawPoints: false, strokeWidth: 1.6,
         fillGraph: this.names.length === 1, fillAlpha: 0.1, showLabelsOnHighlight: false, highlightCircleSize: 3,
-        labelsUTC: false, rightGap: 6, yRangePad: 0, xRangePad: 0, colors: this.colours(),
+        labelsUTC: true, rightGap: 6, yRangePad: 0, xRangePad: 0, colors: this.colours(),
         axes: {
           x: { axisLineColor: colour("--line"), gridLineColor: colour("--grid"), drawGrid: false, pixelsPerLabel: 70,
                axisLabelColor: colour("--soft") },

@@ -8,12 +8,13 @@
   const thresholds = JSON.parse(seed.thresholds);
   const byId = (id) => document.getElementById(id);
   const live = byId("live");
+  const stale = byId("stale");
   let incidents = [];
   let span = 900;
   let step = 1;
   let latest = 0;
   let hovered = null;
-  let lastTick = 0;
+  let lastTick = performance.now();
 
   // ---- charts -------------------------------------------------------------------------------------------------
   const spansOf = () => incidents;
@@ -178,15 +179,20 @@
     }
     append(day, data.time_ms, data.values, 86400, dayRows.length ? 60 : 1);
     draw();
-    live.textContent = `live · ${new Date(data.time_ms).toISOString().slice(11, 19)} UTC`;
+    live.dataset.time = `${new Date(data.time_ms).toISOString().slice(11, 19)} UTC`;
+    live.textContent = `live · ${live.dataset.time}`;
     live.className = "live on";
+    document.body.classList.remove("stale");
+    stale.textContent = stale.className = "";
   }
 
   function watch() {
-    if (lastTick && performance.now() - lastTick > 6000) {
-      live.textContent = "no new sample";
-      live.className = "live off";
-    }
+    if (stale.textContent || performance.now() - lastTick < Math.max(6, 3 * live.dataset.period) * 1000) return;
+    live.textContent = "no new sample";
+    live.className = "live off";
+    document.body.classList.add("stale");
+    stale.textContent = `No new sample since ${live.dataset.time}: what is below may no longer hold.`;
+    stale.className = "notice bad";
   }
 
   // ---- table --------------------------------------------------------------------------------------------------
