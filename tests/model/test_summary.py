@@ -111,3 +111,15 @@ def test_a_group_speaks_for_its_fields_unless_they_speak_for_themselves() -> Non
     assert reason_of("llc.occupancy_bytes", missing) == "no_resctrl"
     assert reason_of("llc.miss_ratio", missing) == "no_pmu"
     assert reason_of("cpu.used_ratio", missing) is None
+
+
+@pytest.mark.parametrize(
+    ("title", "inside"),
+    [
+        ("Memory pressure", "memory pressure"),
+        ("CPU contention", "CPU contention"),
+        ("I/O congestion", "I/O congestion"),
+    ],
+)
+def test_a_title_inside_a_sentence_keeps_its_abbreviations(title: str, inside: str) -> None:
+    assert wording.inside(title) == inside

@@ -96,8 +96,7 @@ def detail_of(evaluation: Evaluation, missing: dict[str, MissingReason]) -> str:
         return "Every detection that can be seen is calm."
     title = wording.DETECTION_TITLES[name]
     if dominant is None:
-        lowered = title[0].lower() + title[1:] if title[1].islower() else title
-        return f"Nearest to trouble: {lowered} ({_number_of(detection)})."
+        return f"Nearest to trouble: {wording.inside(title)} ({_number_of(detection)})."
     text = f"{title}: {_number_of(detection)}."
     if missing.get("online") == "no_class":
         text += " No group is marked online, so whom it hurts is not known."

@@ -105,6 +105,11 @@ def title_of(name: str) -> str:
     return title
 
 
+def inside(title: str) -> str:
+    """Return a title as it stands inside a sentence; abbreviations such as CPU and I/O keep their capitals."""
+    return title[0].lower() + title[1:] if title[1].islower() else title
+
+
 def unit_of(name: str) -> str:
     """Return the unit that a field's name ends in: ratio, usec, bytes, bytes_per_sec, per_sec, or a bare number."""
     if name.endswith("probe_ratio"):

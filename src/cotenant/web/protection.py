@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 
 from cotenant.model.enforcement import EnforcementState, HeldFile
 from cotenant.model.incident import Isolated, LatencyOutcome
-from cotenant.model.wording import DETECTION_TITLES, usec_text
+from cotenant.model.wording import DETECTION_TITLES, inside, usec_text
 
 HELD_SHOWN = 40
 MODES = ("enforce", "dry-run", "observe", "paused")
@@ -47,9 +47,12 @@ def done_of(state: EnforcementState | None) -> list[str]:
         done.append(sentence_of(state.isolation))
     if state.offline_withheld_millicores:
         done.append(f"Limits keep {state.offline_withheld_millicores / 1000:.2f} CPUs from offline work")
-    written = sum(held.original is not None and _is_met(held) for held in state.held)
+    if not done:
+        written = sum(held.original is not None and _is_met(held) for held in state.held)
+        done.append(f"No suspect is held back; kernel files that hold our values: {written}")
     unmet = sum(not _is_met(held) for held in state.held)
-    done.append(f"Kernel files that hold our values: {written}" + (f"; that do not: {unmet}" if unmet else ""))
+    if unmet:
+        done.append(f"Kernel files that do not hold what they should: {unmet}")
     return done
 
 
@@ -65,7 +68,7 @@ def _row(held: HeldFile) -> dict[str, Any]:
 
 def sentence_of(isolated: Isolated) -> str:
     """Return what became of a suspect that was held back, and of its victim."""
-    title = DETECTION_TITLES[isolated.detection].lower()
+    title = inside(DETECTION_TITLES[isolated.detection])
     text = f"{isolated.suspect} is held back for {isolated.victim} ({title}), {isolated.steps} steps"
     if isolated.end is not None:
         text = f"{isolated.suspect} was held back for {isolated.victim} ({title}) and has everything back"
