@@ -30,10 +30,12 @@ def fleet() -> Iterator[str]:
     """The address of a page of some hundred nodes."""
     command = [sys.executable, str(SERVE), "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        (address,) = re.findall(r"http://\S+", process.stdout.readline())
-        yield address
-        process.kill()
+        try:
+            assert process.stdout is not None
+            (address,) = re.findall(r"http://\S+", process.stdout.readline())
+            yield address
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("width", [375, 640, 641, 768, 1280])

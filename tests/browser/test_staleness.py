@@ -27,11 +27,13 @@ def ending(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[t
         (tmp_path / "log").open("w") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, stderr=log, text=True) as process,
     ):
-        assert process.stdout is not None
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found, (tmp_path / "log").read_text()
-        yield found[0], process
-        process.kill()
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://\S+", process.stdout.readline())
+            assert found, (tmp_path / "log").read_text()
+            yield found[0], process
+        finally:
+            process.kill()
 
 
 def test_when_the_program_ends_its_page_says_since_when_nothing_is_known(
