@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests import process as programs
 
 pytestmark = [pytest.mark.browser, pytest.mark.real]
 
-PATIENCE_SECONDS = 180.0
 SERVE = pathlib.Path(__file__).with_name("fleet_server.py")
 BOXES = """
 [...document.querySelectorAll('#room .row')].map((row) => {
@@ -31,8 +31,7 @@ def fleet() -> Iterator[str]:
     command = [sys.executable, str(SERVE), "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            (address,) = re.findall(r"http://\S+", process.stdout.readline())
+            (address,) = re.findall(r"http://\S+", programs.next_line(process))
             yield address
         finally:
             process.kill()
@@ -42,7 +41,7 @@ def fleet() -> Iterator[str]:
 def test_rows_of_nodes_fit_the_window_and_do_not_overlap(tab: Any, fleet: str, width: int) -> None:
     tab.size(width, 812)
     tab.open(fleet)
-    tab.wait("document.querySelectorAll('#room .row').length > 5", PATIENCE_SECONDS)
+    tab.wait("document.querySelectorAll('#room .row').length > 5")
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.evaluate(SIDEWAYS) == 0
     boxes = tab.evaluate(BOXES)
@@ -50,13 +49,13 @@ def test_rows_of_nodes_fit_the_window_and_do_not_overlap(tab: Any, fleet: str, w
     assert all(box["inside"] for box in boxes)
     tab.evaluate("document.getElementById('rows').scrollTop = 1e6")
     tab.wait("[...document.querySelectorAll('#room .row')].some((row) => row.offsetTop + row.offsetHeight + 1 >= "
-             "document.getElementById('room').offsetHeight)", PATIENCE_SECONDS)  # fmt: skip
+             "document.getElementById('room').offsetHeight)")  # fmt: skip
 
 
 def test_a_row_is_an_item_of_a_list_and_no_match_is_said(tab: Any, fleet: str) -> None:
     tab.open(fleet)
     first = "document.querySelector('#room[role=list] > [role=listitem] > a')"
-    assert tab.wait(f"{first}?.textContent", PATIENCE_SECONDS).startswith("node-")
+    assert tab.wait(f"{first}?.textContent").startswith("node-")
     tab.evaluate("filter.value = 'no such node'; filter.dispatchEvent(new Event('input'))")
     assert tab.evaluate("document.getElementById('nothing').clientHeight > 0")
     assert tab.evaluate("document.querySelectorAll('#room .row').length") == 0
@@ -66,7 +65,7 @@ def test_a_row_is_an_item_of_a_list_and_no_match_is_said(tab: Any, fleet: str) -
 def test_every_part_of_the_page_can_be_reached_from_its_top(tab: Any, up: Callable[..., str], width: int) -> None:
     tab.size(width, 812)
     tab.open(up("--period", "300ms"))
-    tab.wait("document.getElementById('live')?.className.includes('on')", PATIENCE_SECONDS)
+    tab.wait("document.getElementById('live')?.className.includes('on')")
     links = "[...document.querySelectorAll('nav a')]"
     assert tab.evaluate(f"{links}.length > 3 && {links}.every((link) => link.getClientRects().length > 0)")
     assert tab.evaluate(f"{links}.every((link) => document.querySelector(link.getAttribute('href')) !== null)")
@@ -79,7 +78,7 @@ def test_all_times_are_utc_wherever_the_reader_is(tab: Any, up: Callable[..., st
         began = time.time()
         tab.open(up("--period", "300ms"))
         labels = "[...document.querySelectorAll('#day .dygraph-axis-label-x')].map((one) => one.textContent)"
-        shown = tab.wait(f"{labels}.length > 2 && {labels}", PATIENCE_SECONDS)
+        shown = tab.wait(f"{labels}.length > 2 && {labels}")
         span = range(int(began) - 2 * 3600, int(time.time()) + 1, 60)
         hours = {label[:2] for label in shown if ":" in label}  # midnight is a date
         assert hours <= {time.strftime("%H", time.gmtime(when)) for when in span}
