@@ -189,6 +189,15 @@ def test_a_burst_in_the_way_of_a_quota_is_lowered() -> None:
     assert names(ordered) == ["cpu.max.burst=10000", "cpu.max=10000 100000"]
 
 
+@pytest.mark.parametrize(("quota", "new"), [("240000", "288000"), ("240000", "200000")], ids=["up", "down"])
+def test_a_burst_beyond_its_quota_is_left_where_the_kernel_has_taken_it(quota: str, new: str) -> None:
+    quotas, burst = "g/cpu.cfs_quota_us", "g/cpu.cfs_burst_us"
+    current = {quotas: quota, burst: "2000000"}
+    assert names(ordering.order([write(quotas, new, quota)], current)) == [f"cpu.cfs_quota_us={new}"]
+    both = [write(quotas, new, quota), write(burst, "1000000", "2000000")]
+    assert sorted(names(ordering.order(both, current))) == ["cpu.cfs_burst_us=1000000", f"cpu.cfs_quota_us={new}"]
+
+
 def test_a_quota_too_small_for_its_period_is_not_held_on_the_way() -> None:
     inner, around = f"{TOP}/a/1/cpu.cfs_quota_us", f"{TOP}/a/cpu.cfs_quota_us"
     current = {inner: "4000", around: "400000", f"{TOP}/a/1/cpu.cfs_period_us": "1000"}

@@ -249,14 +249,19 @@ def _bursts(
     bursts: Mapping[str, PlanItem], quota_steps: list[PlanItem], current: Mapping[str, str]
 ) -> tuple[list[PlanItem], list[PlanItem]]:
     """Return the bursts to lower first and to raise last. A burst that a coming quota does not allow is lowered too,
-    asked for or not, since the kernel would refuse the quota; and put back if the last quota allows it."""
+    asked for or not, since the kernel would refuse the quota; and put back if the last quota allows it. Where a burst
+    passes its quota now, the kernel (Anolis, v1) has no such rule."""
     allowed: dict[str, int] = {}
     last: dict[str, Fraction] = {}
     causes: dict[str, PlanItem] = {}
+    free: set[str] = set()
     for step in quota_steps:
         path = f"{_directory(_path(step))}/{_BURST_BESIDE[_name(_path(step))]}"
+        burst = current.get(path, bursts[path].old if path in bursts else None)
+        if path not in last and step.old is not None and _whole(burst) > _quota_usec(step.old):
+            free.add(path)
         quota_usec = last[path] = _quota_usec(step.new)
-        if quota_usec < allowed.get(path, MAX_QUOTA):
+        if path not in free and quota_usec < allowed.get(path, MAX_QUOTA):
             allowed[path], causes[path] = int(quota_usec), step
     lowered, raised = [], []
     for path in sorted({*bursts, *causes}):
