@@ -326,6 +326,20 @@ def test_a_word_that_means_nothing_is_named(cotenant: Commands, place: pathlib.P
     assert "spec.cpuBurstStrategy.policy: 'Auto' is none of none, cpuBurstOnly" in err
 
 
+@pytest.mark.parametrize("end", [b"", b"\r\n", b" \n", b"\n\n"], ids=["none", "crlf", "blank", "two"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_plan_hangs_on_no_end_of_line(cotenant: Commands, place: pathlib.Path, family: str, end: bytes) -> None:
+    node = Node(place, family, v2=FAMILIES[family][0])
+    pods = [node.run_pod(pod("be", "BE")), node.run_pod(pod("ls", "LS", "Burstable", requests={"cpu": "1"}))]
+    _, usual, said = cotenant.enforce(node, pods, identities(), "--dry-run")
+    for path in (place / node.mount).rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes().rstrip(b"\n") + end)
+    status, plan, err = cotenant.enforce(node, pods, identities(), "--dry-run")
+    assert (status, err) == (0, said)
+    assert [(item["path"], item["new"]) for item in plan] == [(item["path"], item["new"]) for item in usual]
+
+
 def test_what_is_done_hangs_on_no_reader(tmp_path: pathlib.Path, place: pathlib.Path) -> None:
     node = Node(place, "openeuler")
     offline = node.run_pod(pod("be", "BE"))

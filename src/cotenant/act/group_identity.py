@@ -7,7 +7,7 @@ from cotenant.act.draft import Draft
 from cotenant.act.registry import strategy
 from cotenant.model.pod import CPU_QOS_ANNOTATION, KubeQos, Pod, QosClass
 from cotenant.model.policy import DEFAULT_GROUP_IDENTITY, ClassName, NodeSlo
-from cotenant.model.snapshot import Controller, PodGroup
+from cotenant.model.snapshot import Controller, PodGroup, Snapshot
 from cotenant.units.plan import PlanItem
 
 CLASSES: tuple[ClassName, ...] = ("LSR", "LS", "BE", "SYSTEM")
@@ -156,13 +156,19 @@ def _state(draft: Draft, group: str, identity: int, who: str) -> None:
         path = snapshot.path(controller, group, setting.file)
         if path is None or not snapshot.files.exists(path):
             continue
-        current = snapshot.files.read(path)
+        current = _word(snapshot, path)
         if interface.sticky and setting.controller == "cpu" and current not in (None, "0", setting.value):
             draft.left_out.append(f"{path} is {current} and stays so: recreate the pod; {who}")
             continue
         draft.write(path, setting.value, who, irreversible=setting.irreversible)
         if interface.forgets_weight and current == "1" and setting.value == "0":
             _restore_weight(draft, group)
+
+
+def _word(snapshot: Snapshot, path: str) -> str | None:
+    """Return the one word that a level's file holds, however the line ends, or None where it cannot be read."""
+    text = snapshot.files.read(path)
+    return None if text is None else text.strip()
 
 
 def _restore_weight(draft: Draft, group: str) -> None:
@@ -187,7 +193,7 @@ def _put_back_tasks(draft: Draft, slo: NodeSlo) -> None:
     for group in snapshot.groups:
         for path in (group.path, *(container.path for container in group.containers)):
             level = snapshot.path("cpu", path, main.file)
-            if group.pod is None or level is None or snapshot.files.read(level) != "0":
+            if group.pod is None or level is None or _word(snapshot, level) != "0":
                 continue
             if _group_identity(draft, slo, group) < 0:
                 continue  # about to become offline
@@ -217,7 +223,7 @@ def _release(draft: Draft) -> None:
             if file in offline and before is not None:
                 draft.release(path, before, "group identity is off")  # a weight has no value of its own for "ordinary"
             continue
-        current = snapshot.files.read(path)
+        current = _word(snapshot, path)
         if interface.sticky and setting.controller == "cpu" and current not in (None, setting.value):
             draft.left_out.append(f"{path} is {current} and stays so: recreate the pod")
             continue
