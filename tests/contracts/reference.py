@@ -191,6 +191,7 @@ class Node:
         if index is None:
             self.bucket = None
             return "unknown"
+        index = round(index, 12)  # 0.2 / 0.8 is a hair less than a quarter in binary, and means one
         plain = next(name for name, _, upper in BUCKETS if index < upper or upper == 1.0)
         for name, lower, upper in BUCKETS:
             if name == self.bucket and lower - (upper - lower) / 5 <= index < lower:

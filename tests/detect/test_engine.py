@@ -1,10 +1,13 @@
 """Contracts §3, sentence by sentence."""
 
+import itertools
+from fractions import Fraction
+
 import pytest
 from tests.detect import samples
 from tests.detect.samples import at, counts, io, rule, run
 
-from cotenant.detect import engine, errors, parser, presets
+from cotenant.detect import engine, errors, parser, presets, reading, state
 
 PSI = "psi.io_some_ratio 0.1 0.3 0.9"
 
@@ -250,6 +253,16 @@ def test_the_bucket_follows_the_largest_index_not_the_level() -> None:
     by = rule("psi.io_some_ratio 0 0.5 1", others=TWO)
     found = run(by, [at(s, psi={"io_some_ratio": 0.8, "memory_some_ratio": 0.0}) for s in range(3)])[-1]
     assert (found.interference_level, found.bucket) == (pytest.approx(0.2), "severe")
+
+
+def test_an_index_at_the_bound_of_a_bucket_is_in_it_however_binary_rounds() -> None:
+    bounds = {"low": Fraction(5, 100), "medium": Fraction(1, 4), "high": Fraction(1, 2), "severe": Fraction(3, 4)}
+    for normal, value, saturation in itertools.combinations(range(20), 3):
+        exact = Fraction(value - normal, saturation - normal)
+        wanted = [name for name, bound in bounds.items() if exact >= bound][-1:] or ["none"]
+        index = reading.index_of(value * 0.05, normal * 0.05, saturation * 0.05)
+        assert [state.bucket_of(index)] == wanted
+        assert state.bucket_after("none", index) == wanted[0]
 
 
 def test_a_detection_without_weight_makes_no_level() -> None:

@@ -23,6 +23,8 @@ _BOUNDS: tuple[tuple[evaluation.Bucket, float, float], ...] = (
     ("high", 0.5, 0.75),
     ("severe", 0.75, 1.0),
 )
+_GRAIN = 1e-12
+"""An index of 0.5 may be a hair less in binary, and is at its bound all the same."""
 _HYSTERESIS = 0.2
 """A bucket is left downwards only a fifth of its own width below its lower bound."""
 
@@ -121,6 +123,7 @@ def round_half_up(mean: float) -> float:
 
 def bucket_of(index: float) -> evaluation.Bucket:
     """Return the bucket of an index in 0..1, without hysteresis."""
+    index += _GRAIN
     return next(name for name, _, upper in _BOUNDS if index < upper or upper == 1.0)
 
 
@@ -132,5 +135,5 @@ def bucket_after(before: evaluation.Bucket, index: float | None) -> evaluation.B
     if before == "unknown":
         return name
     lower, upper = next((lower, upper) for known, lower, upper in _BOUNDS if known == before)
-    held = lower - _HYSTERESIS * (upper - lower) <= index < lower
+    held = lower - _HYSTERESIS * (upper - lower) <= index + _GRAIN < lower
     return before if held else name
