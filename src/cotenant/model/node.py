@@ -118,7 +118,7 @@ def decode_usage(text: bytes | str, place: str) -> Usage:
     try:
         return msgspec.convert(_known(msgspec.json.decode(text)), Usage, strict=False)
     except MALFORMED as error:
-        raise BadNode(f"{place}: {error}") from None
+        raise BadNode(f"{place}: {error}; give numbers by name, and leave out what is unknown") from None
 
 
 def _known(value: Any) -> Any:

@@ -353,7 +353,8 @@ def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, .
         spec = _within_range(_without_nulls(value.get("spec") or {}), "spec", complaints)
         slo = msgspec.convert(spec, NodeSlo, strict=False)
     except MALFORMED as error:
-        raise BadPolicy(f"{place}: {str(error).replace('`$', '`spec')}") from None
+        told = str(error).replace("`$", "`spec")
+        raise BadPolicy(f"{place}: {told}; write a value of that type") from None
     return slo, tuple(complaints)
 
 
