@@ -34,7 +34,7 @@ async def test_unknown_has_no_series(client: httpx.AsyncClient) -> None:
 
 async def test_the_older_text_format_for_who_asks_for_it(client: httpx.AsyncClient) -> None:
     answer = await client.get("/metrics", headers={"Accept": "text/plain;version=0.0.4"})
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def test_the_number_of_series_is_bounded(client, feed) -> None:  # type: ignore[no-untyped-def]

@@ -25,7 +25,7 @@ from cotenant.model.evaluation import Detection, DetectionName, Evaluation, seve
 from cotenant.units.clock import Clock
 from cotenant.web import ledger, serving
 from cotenant.web import page as host_page
-from cotenant.web.answer import answer, refusal
+from cotenant.web.answer import METRICS_TEXT, answer, refusal
 from cotenant.web.application import static_file
 from cotenant.web.guard import AllowedHosts, Guard, Keys
 
@@ -201,9 +201,7 @@ class FleetSite:
         }
 
     async def exposition(self, request: Request) -> Response:
-        return Response(
-            prometheus_client.generate_latest(self._metrics), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        return Response(prometheus_client.generate_latest(self._metrics), media_type=METRICS_TEXT)
 
     async def healthz(self, request: Request) -> Response:
         return Response("ok\n", media_type="text/plain")

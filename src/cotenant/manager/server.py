@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from cotenant.manager.controller import Readiness
 from cotenant.model.latency import ServiceLatency
-from cotenant.web.answer import answer, refusal
+from cotenant.web.answer import METRICS_TEXT, answer, refusal
 from cotenant.web.openapi import LatencyList
 
 
@@ -21,7 +21,7 @@ def application(
     """Return the application."""
 
     async def metrics(request: Request) -> Response:
-        return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics_text(), media_type=METRICS_TEXT)
 
     async def healthz(request: Request) -> Response:
         return Response("ok\n", media_type="text/plain")

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from cotenant.api.errors import BadRequest
 from cotenant.scheduler import page
 from cotenant.scheduler.extender import Extender
+from cotenant.web.answer import METRICS_TEXT
 from cotenant.web.body import BodyReader, RefusedRequest
 from cotenant.web.guard import AllowedHosts
 
@@ -125,7 +126,7 @@ class Endpoints:
         return _json(self._extender.readiness())
 
     async def _metrics(self, request: Request) -> Response:
-        return Response(self._extender.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(self._extender.metrics.render(), media_type=METRICS_TEXT)
 
     async def _explain(self, request: Request) -> Response:
         pod, node = request.query_params.get("pod"), request.query_params.get("node")

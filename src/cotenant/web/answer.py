@@ -1,9 +1,13 @@
-"""JSON answers, encoded by msgspec."""
+"""JSON answers, encoded by msgspec, and the type of metrics as text."""
 
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
+
+METRICS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""The type of ``/metrics`` where it is not OpenMetrics. The client library calls its own text version 1.0.0, of which
+scrapers know nothing that are older than it."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -15,6 +15,7 @@ import cotenant
 from cotenant.model.latency import ServiceLatency
 from cotenant.model.series import time_ms_of
 from cotenant.web import ledger, sample_metrics
+from cotenant.web.answer import METRICS_TEXT
 from cotenant.web.feed import Feed, Moment
 from cotenant.web.protection import metrics_of as protection_metrics_of
 from cotenant.web.sample_metrics import busiest
@@ -140,6 +141,6 @@ class Exposition:
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type."""
         if "text/plain" in accept and "openmetrics" not in accept:
-            return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_LATEST
+            return exposition.generate_latest(self._registry), METRICS_TEXT
         text: bytes = openmetrics.generate_latest(self._registry)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST
