@@ -14,6 +14,7 @@ class Server:
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, str, bytes]] = {}
+        self.headers: dict[str, dict[str, str]] = {}
         self.seen: list[tuple[str, dict[str, str]]] = []
         self.drip_seconds = 0.0
         owner = self
@@ -26,6 +27,8 @@ class Server:
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
+                for name, value in owner.headers.get(self.path.partition("?")[0], {}).items():
+                    self.send_header(name, value)
                 self.end_headers()
                 pieces = [body[n : n + 1] for n in range(len(body))] if owner.drip_seconds else [body]
                 for piece in pieces:

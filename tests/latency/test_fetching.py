@@ -1,3 +1,4 @@
+import base64
 import pathlib
 import socket
 
@@ -5,7 +6,7 @@ import pytest
 from tests.latency.conftest import Server
 
 from cotenant.latency import fetching
-from cotenant.latency.errors import BadSource, Unreadable
+from cotenant.latency.errors import BadSource, Refused, Unreadable
 
 
 def test_an_answer_and_its_type(server: Server, tmp_path: pathlib.Path) -> None:
@@ -24,9 +25,56 @@ def test_a_refusal_says_where_and_why_and_hides_the_query(server: Server) -> Non
     with pytest.raises(Unreadable, match=r"/y: 404 Not Found nothing here$") as caught:
         fetching.get(f"{server.url}/y?token=secret")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("/prom/api?token=secret", "write the address that it names, /prom/api$"),
+        ("https://u:secret@other:9090/x?token=secret", "write the address that it names, https://other:9090/x$"),
+    ],
+)
+def test_a_redirect_names_where_to_and_no_secret(server: Server, place: str, said: str) -> None:
     server.answers["/r"] = (302, "text/plain", b"")
-    with pytest.raises(Unreadable, match="302"):
+    server.headers["/r"] = {"Location": place}
+    with pytest.raises(Refused, match=f"302 Found; redirects are not followed: {said}"):
         fetching.get(f"{server.url}/r")
+
+
+def test_a_server_that_is_busy_says_for_how_long(server: Server) -> None:
+    server.answers["/b"] = (429, "text/plain", b"slow down")
+    for said, seconds in (("7", 7.0), ("Mon, 30 Nov 2026 00:00:00 GMT", None)):
+        server.headers["/b"] = {"Retry-After": said}
+        with pytest.raises(Refused, match="429 Too Many Requests slow down") as raised:
+            fetching.get(f"{server.url}/b")
+        assert (raised.value.status, raised.value.wait_seconds) == (429, seconds)
+
+
+def test_a_user_and_a_password(server: Server, tmp_path: pathlib.Path) -> None:
+    server.answers["/x"] = (200, "text/plain", b"hello")
+    (tmp_path / "user").write_text("reader:pässword\n")
+    fetching.get(f"{server.url}/x", trust=fetching.Trust(basic_auth_file=tmp_path / "user"))
+    scheme, _, coded = server.seen[0][1]["Authorization"].partition(" ")
+    assert (scheme, base64.b64decode(coded).decode()) == ("Basic", "reader:pässword")
+
+
+@pytest.mark.parametrize("content", [b"", b"two\nlines:x", b"\xff:x", b"without a colon"])
+def test_a_file_that_holds_no_password_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
+    (tmp_path / "user").write_bytes(content)
+    with pytest.raises(Unreadable, match=r"/user: not (one line of text|USER:PASSWORD)$"):
+        fetching.get("http://127.0.0.1:1/", trust=fetching.Trust(basic_auth_file=tmp_path / "user"))
+
+
+def test_a_token_is_plain_text(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "token").write_text("tökén")
+    with pytest.raises(Unreadable, match="/token: not a token"):
+        fetching.get("http://127.0.0.1:1/", trust=fetching.Trust(token_file=tmp_path / "token"))
+
+
+def test_an_address_with_a_password_is_refused_without_it() -> None:
+    with pytest.raises(BadSource, match="http://host:9090/: an address names no user") as raised:
+        fetching.check_url("http://user:secret@host:9090/")
+    assert "secret" not in str(raised.value)
 
 
 def test_one_byte_at_a_time_does_not_hold_the_caller(server: Server) -> None:

@@ -8,6 +8,7 @@ from tests.latency.conftest import Server
 from tests.waiting import PATIENCE_SECONDS
 
 from cotenant.latency import configuration, watching
+from cotenant.latency.errors import NothingFound
 from cotenant.latency.watching import PrometheusReading, Watch, Watched
 from cotenant.model.latency import P99, P999
 from cotenant.units.clock import ManualClock
@@ -101,8 +102,16 @@ def test_queries_by_node_and_numbers(server: Server) -> None:
     numbers.read(0.0)
     _, p99_now, p999_now = numbers.measured(0.0)[0]
     assert p99_now.seconds == 0.25
-    assert p999_now.missing == "too_few"
+    assert p999_now.missing == "not_enabled"
     assert numbers.measured(0.0, ["n1"])[0][1].missing == "unsupported"
+    vector([])
+    with pytest.raises(NothingFound):
+        numbers.read(5.0)
+    assert {one.missing for one in numbers.measured(5.0)[0]} == {"not_running"}
+    vector([({"le": le}, "100") for le in bounds])
+    by_node.read(200.0)
+    assert by_node.measured(200.0)[0][1].seconds is not None
+    assert by_node.measured(200.0, ["n1"])[0][1].missing == "unsupported"  # the query keeps no label node
 
 
 def test_each_service_has_a_thread_of_its_own_that_ends(server: Server, tmp_path: pathlib.Path) -> None:

@@ -34,6 +34,7 @@ class Scrape(_Keys, frozen=True, kw_only=True):
     url: str
     metric: str
     token_file: str = ""
+    basic_auth_file: str = ""
     ca_file: str = ""
 
 
@@ -47,6 +48,7 @@ class Prometheus(_Keys, frozen=True, kw_only=True):
     window_seconds: float = WINDOW_SECONDS
     """The range in the query (``[1m]``): how many requests a quantile rests on follows from it."""
     token_file: str = ""
+    basic_auth_file: str = ""
     ca_file: str = ""
 
 
@@ -135,6 +137,9 @@ def _check(service: Service) -> None:
         raise BadSource("give one of log, scrape, prometheus")
     if service.log is not None:
         log.Pattern.parse(service.log.pattern)
+    asked_of = service.scrape or service.prometheus
+    if asked_of is not None and asked_of.token_file and asked_of.basic_auth_file:
+        raise BadSource("give tokenFile or basicAuthFile")
     if service.scrape is not None:
         fetching.check_url(service.scrape.url)
         Selector.parse(service.scrape.metric)
@@ -149,5 +154,5 @@ def _check(service: Service) -> None:
 
 def trust_of(source: Scrape | Prometheus) -> fetching.Trust:
     """Return whom to believe when a source is asked."""
-    files = [pathlib.Path(name) if name else None for name in (source.ca_file, source.token_file)]
-    return fetching.Trust(*files)
+    names = (source.ca_file, source.token_file, source.basic_auth_file)
+    return fetching.Trust(*(pathlib.Path(name) if name else None for name in names))

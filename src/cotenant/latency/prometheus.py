@@ -10,11 +10,15 @@ import msgspec
 
 from cotenant.api.exposition import Labels, Series
 from cotenant.latency import fetching
-from cotenant.latency.errors import Unreadable
+from cotenant.latency.errors import NothingFound, Refused, TooLarge, Unreadable
 from cotenant.units.malformed import MALFORMED
 from cotenant.units.quantile import BadHistogram, Classic, Counts, Native
 
 SERIES_LIMIT = 5000
+_UNPROCESSABLE = 422
+"""The status of a query that cannot be executed, like one that would load more samples than the server allows."""
+_OF_TIMEOUT = 0.9
+"""Of our own deadline, so that it is the server that says what took too long."""
 _NOISE = 0.02
 """How far a bucket's bounds, printed in decimal, may be from a power of the schema's base, in buckets."""
 
@@ -25,6 +29,8 @@ class Server:
 
     url: str
     trust: fetching.Trust = fetching.NO_TRUST
+    timeout_seconds: float = fetching.TIMEOUT_SECONDS
+    """For one answer; the server is told, so that it gives up a query which nobody waits for any more."""
 
     def instant(self, expression: str) -> list["Element"]:
         """Return the elements of the instant vector (or the scalar) that an expression gives now.
@@ -44,26 +50,35 @@ class Server:
             values = result.get("values")
             if not isinstance(values, list):
                 raise Unreadable(f"{expression[:100]}: gives no numbers over time")
-            points = [(float(at), number) for at, text in values if not math.isnan(number := _number(text))]
+            points = [(float(at), number) for at, text in values if math.isfinite(number := _number(text))]
             found.append(Stretch(_labels(result), points))
         return found
 
     def _ask(self, path: str, parameters: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-        url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        body, _ = fetching.get(url, {"Accept": "application/json"}, self.trust)
+        asked = {**parameters, "timeout": f"{self.timeout_seconds * _OF_TIMEOUT * 1000:.0f}ms"}
+        url = f"{self.url.rstrip('/')}/api/v1/{path}?{urllib.parse.urlencode(asked)}"
+        try:
+            body, _ = fetching.get(url, {"Accept": "application/json"}, self.trust, self.timeout_seconds)
+        except Refused as error:
+            if error.status == _UNPROCESSABLE:
+                raise TooLarge(str(error)) from None
+            raise
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except MALFORMED as error:
             raise Unreadable(f"{self.url}: not an answer of Prometheus' API: {error}") from None
         if answer.status != "success":
             raise Unreadable(f"{self.url}: {answer.error or answer.status}")
+        partial = [text for text in answer.warnings or () if not text.startswith("PromQL info")]
+        if partial:
+            raise Unreadable(f"{self.url}: the answer may be a part only: {partial[0][:200]}")
         kind, result = answer.data.get("resultType"), answer.data.get("result")
         if kind == "scalar":
             return [{"metric": {}, "value": result}]
         if not isinstance(result, list) or not all(isinstance(one, dict) for one in result):
             raise Unreadable(f"{self.url}: the query gives a {kind}; write one that gives a vector")
         if len(result) > SERIES_LIMIT:
-            raise Unreadable(f"{self.url}: the query gives {len(result)} series; aggregate them, like sum by (le)")
+            raise TooLarge(f"{self.url}: the query gives {len(result)} series; aggregate them, like sum by (le)")
         return result
 
 
@@ -71,6 +86,8 @@ class _Answer(msgspec.Struct):
     status: str
     data: dict[str, Any] = {}
     error: str = ""
+    warnings: list[str] | None = None
+    """What Thanos, remote reading or a function had to leave out; before version 3 with mere information among it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,17 +101,19 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stretch:
-    """One series over time: (seconds since the epoch, number), without what is NaN."""
+    """One series over time: (seconds since the epoch, number), without what is NaN or infinite."""
 
     labels: Mapping[str, str]
     points: list[tuple[float, float]]
 
 
 def histograms(elements: Sequence[Element]) -> Series:
-    """Return the histograms among the elements by their labels without ``le``.
+    """Return the histograms among the elements by their labels without ``le``, those without requests left out.
 
+    :raises NothingFound: if there are no elements.
     :raises Unreadable: if they are neither buckets (with ``le``) nor native histograms.
     """
+    _check_found(elements)
     buckets: dict[Labels, list[tuple[float, float]]] = {}
     found: Series = {}
     for element in elements:
@@ -112,14 +131,27 @@ def histograms(elements: Sequence[Element]) -> Series:
 
 
 def number_of(elements: Sequence[Element]) -> float | None:
-    """Return the number that a query for one quantile gives; None where it gives none, or NaN.
+    """Return the latency that a query for one quantile gives; None where that is NaN: there were no requests.
 
-    :raises Unreadable: if it gives several.
+    :raises NothingFound: if it gives nothing.
+    :raises Unreadable: if it gives several, a histogram, or a number that is no latency.
     """
+    _check_found(elements)
     if len(elements) > 1:
         raise Unreadable(f"the query gives {len(elements)} series; aggregate them to one")
-    value = elements[0].value if elements else None
-    return None if value is None or math.isnan(value) else value
+    value = elements[0].value
+    if value is None:
+        raise Unreadable("the query gives a histogram where a number is expected; write it as `query`")
+    if math.isnan(value):
+        return None
+    if not 0 <= value < math.inf:
+        raise Unreadable(f"the query gives {value:g}, which is no latency")
+    return value
+
+
+def _check_found(elements: Sequence[Element]) -> None:
+    if not elements:
+        raise NothingFound("the query gives no series; is the service there, and do name and labels fit?")
 
 
 def _is_nan(pairs: Sequence[tuple[float, float]]) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from cotenant.api import exposition, timestamp
 from cotenant.api.errors import ApiError
 from cotenant.latency import configuration, fetching, log, prometheus, window
-from cotenant.latency.errors import Unreadable
+from cotenant.latency.errors import NothingFound, Unreadable
 from cotenant.model.latency import P99, P999, QUANTILES, Quantile, ServiceLatency, Source
 from cotenant.units.clock import Clock
 
@@ -97,32 +97,40 @@ class PrometheusReading:
         self._source = source
         self._server = prometheus.Server(source.url, configuration.trust_of(source))
         self._at = -1e9
+        self._found = True
         self._histograms: exposition.Series = {}
         self._numbers: Mapping[float, float | None] = {}
 
     def read(self, now: float) -> None:
+        try:
+            self._ask()
+        except NothingFound:
+            self._at, self._found = now, False
+            raise
+        self._at, self._found = now, True
+
+    def _ask(self) -> None:
         source = self._source
         if source.query:
             self._histograms = prometheus.histograms(self._server.instant(source.query))
-        else:
-            asked = {P99: source.p99, P999: source.p999}
-            self._numbers = {
-                q: prometheus.number_of(self._server.instant(text)) if text else None for q, text in asked.items()
-            }
-        self._at = now
+            return
+        asked = {P99: source.p99, P999: source.p999}
+        self._numbers = {q: prometheus.number_of(self._server.instant(text)) for q, text in asked.items() if text}
 
     def measured(self, now: float, nodes: Collection[str] | None = None) -> Measured:
         """Return what is known; ``nodes`` None: over all."""
         if now - self._at > window.STALE_PERIODS * self.period_seconds:
             return window.unknown("first_sample" if self._at < 0 else "stale"), None
+        if not self._found:
+            return window.unknown("not_running"), None
         seconds = self._source.window_seconds
         if self._source.query:
-            chosen = [
-                counts
-                for labels, counts in self._histograms.items()
-                if nodes is None or dict(labels).get("node") in nodes
-            ]
-            return window.of_rates(chosen, seconds)
+            if nodes is None:
+                return window.of_rates(self._histograms.values(), seconds)
+            by_node = [(dict(labels).get("node"), counts) for labels, counts in self._histograms.items()]
+            if by_node and all(node is None for node, _ in by_node):
+                return window.unknown("unsupported"), None
+            return window.of_rates((counts for node, counts in by_node if node in nodes), seconds)
         if nodes is not None:
             return window.unknown("unsupported"), None
         return tuple(self._number(q, seconds) for q in QUANTILES), None
