@@ -1,13 +1,15 @@
 import json
 import pathlib
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 from tests.latency.conftest import Server
 
 from cotenant.detect import errors
-from cotenant.latency.errors import Unreadable
+from cotenant.latency.errors import Refused, TooLarge, Unreadable
 from cotenant.latency.prometheus import Server as Prometheus
+from cotenant.latency.prometheus import Stretch
 from cotenant.local import database, history, past
 from cotenant.model import sample, series
 from cotenant.model.evaluation import Evaluation
@@ -135,13 +137,74 @@ def test_prometheus_gives_each_instance_its_numbers_in_our_units(server: Server)
             server.answers["/api/v1/query_range"] = (200, "application/json", answers.get(query, nothing))
             return super()._ask(path, parameters)  # type: ignore[arg-type]
 
-    recorded = past.of_prometheus(Asking(server.url), ["psi.io_some_ratio", "block.p99_usec"], 1100.0, 200.0, 60.0)
+    archive = past.Archive(Asking(server.url))
+    recorded = archive.read(["psi.io_some_ratio", "block.p99_usec"], 1100.0, 200.0, 60.0)
     first, second = recorded.samples()
     assert (first.node, first.psi.io_some_ratio, first.block.p99_usec) == ("h1", 0.5, pytest.approx(20_000))
     assert (second.psi.io_some_ratio, second.block.p99_usec) == (None, pytest.approx(30_000))
     assert recorded.services == {("h1", "shop"): [(1000.0, 0.2)]}
 
 
+class Scripted(Prometheus):
+    """A server that gives one node's numbers, or raises what it is told to first; ``asked`` are lengths of time."""
+
+    raised: ClassVar[list[Unreadable]] = []
+    asked: ClassVar[list[tuple[str, float]]] = []
+    labels: ClassVar = {"node": "n1", "instance": "10.0.0.1:7072"}
+
+    def range(self, expression: str, start: float, end: float, step_seconds: float) -> list[Stretch]:
+        self.asked.append((expression, round(end - start)))
+        if self.raised:
+            raise self.raised.pop(0)
+        service = expression.startswith("cotenant_service")
+        labels = {"instance": "manager", "service": "shop"} if service else self.labels
+        return [Stretch(labels, [(start, 0.5)])]
+
+
+def scripted(*raised: Unreadable, matchers: str = "") -> tuple[past.Archive, Scripted, list[float]]:
+    """Return an archive, its server, and for how long it has waited."""
+    server, waited = Scripted("http://x"), list[float]()
+    Scripted.raised, Scripted.asked = list(raised), []
+    return past.Archive(server, matchers, waited.append), server, waited
+
+
+def test_a_node_has_the_name_that_its_target_says_and_a_manager_s_latency_is_no_node_s() -> None:
+    archive, server, _ = scripted(matchers='job="a"')
+    recorded = archive.read(["psi.io_some_ratio"], 1100.0, 200.0, 60.0)
+    assert {one.node for one in recorded.samples()} == {"n1"}
+    assert recorded.services == {}
+    assert recorded.truth(None) is None
+    assert [expression for expression, _ in server.asked] == [
+        'cotenant_psi_io_some_ratio{job="a"}',
+        'cotenant_block_completions{job="a"}',
+        'cotenant_service_latency_seconds{quantile="0.99", job="a"}',
+    ]
+
+
+def test_a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not() -> None:
+    archive, _, waited = scripted(Refused("busy", 503), Refused("busy", 429, 9.0))
+    assert list(archive.read(["psi.io_some_ratio"], 1100.0, 200.0, 60.0).samples())
+    assert waited == [1.0, 9.0]
+    for error in (Refused("no", 401), Refused("busy", 429, 3600.0)):
+        archive, _, waited = scripted(error)
+        with pytest.raises(Refused):
+            archive.read(["psi.io_some_ratio"], 1100.0, 200.0, 60.0)
+        assert waited == []
+    archive, _, waited = scripted(*[Refused("busy", 503)] * 4)
+    with pytest.raises(Refused, match="busy"):
+        archive.read(["psi.io_some_ratio"], 1100.0, 200.0, 60.0)
+    assert len(waited) == 3
+
+
+def test_what_is_too_large_is_asked_for_in_parts() -> None:
+    archive, server, _ = scripted(TooLarge("large"), TooLarge("large"))
+    archive.read(["psi.io_some_ratio"], 8000.0, 7200.0, 60.0)
+    assert [seconds for _, seconds in server.asked[:6]] == [7192, 3592, *[1792] * 4]
+    archive, _, _ = scripted(*[TooLarge("large")] * 9)
+    with pytest.raises(TooLarge, match="large; ask for fewer nodes at once with --matchers"):
+        archive.read(["psi.io_some_ratio"], 8000.0, 7200.0, 60.0)
+
+
 def test_prometheus_that_does_not_answer_is_an_error(server: Server) -> None:
     with pytest.raises(Unreadable, match="404"):
-        past.of_prometheus(Prometheus(server.url), ["psi.io_some_ratio"], 1100.0, 200.0, 60.0)
+        past.Archive(Prometheus(server.url)).read(["psi.io_some_ratio"], 1100.0, 200.0, 60.0)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 HISTORY, PROMETHEUS = "history", "prometheus"
+PROMETHEUS_TIMEOUT_SECONDS = 60.0
+"""For each of its answers, of two hours of one signal."""
 
 
 class NotEnough(errors.CotenantError):
@@ -42,6 +44,18 @@ class Options:
     ] = None
     data: Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="history: the directory of `up`.")] = None
     url: Annotated[str, typer.Option(metavar="URL", help="prometheus: where its API is.")] = "http://127.0.0.1:9090"
+    matchers: Annotated[
+        str, typer.Option(metavar="MATCHERS", help="prometheus: of which nodes, like 'node=~\"a-.*\"'.")
+    ] = ""
+    token_file: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="prometheus: a bearer token for it.")
+    ] = None
+    basic_auth_file: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="prometheus: USER:PASSWORD for it.")
+    ] = None
+    ca_file: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="prometheus: who signed its certificate.")
+    ] = None
     hours: Annotated[float, typer.Option(metavar="HOURS", min=1, max=24 * 90, help="prometheus: how far back.")] = 24.0
     rules: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Today's rules; else the preset default.")
@@ -119,10 +133,11 @@ def _write(file: pathlib.Path, text: str) -> None:
 
 
 def _recorded(given: Options, today: "Rules") -> "Recorded":
+    import http
     import time
 
     from cotenant.latency import fetching, prometheus
-    from cotenant.latency.errors import Unreadable
+    from cotenant.latency.errors import Refused, Unreadable
     from cotenant.local import listening, past
 
     sources = given.sources or [HISTORY]
@@ -130,15 +145,20 @@ def _recorded(given: Options, today: "Rules") -> "Recorded":
         return past.of_history(listening.data_place(given.data), today.window_seconds)
     if sources == [PROMETHEUS]:
         fetching.check_url(given.url)
+        if given.token_file and given.basic_auth_file:
+            raise typer.BadParameter("give one of --token-file and --basic-auth-file")
+        trust = fetching.Trust(given.ca_file, given.token_file, given.basic_auth_file)
+        archive = past.Archive(prometheus.Server(given.url, trust, PROMETHEUS_TIMEOUT_SECONDS), given.matchers)
         signals = [
             entry.signal for rule in today.detections.values() for entry in (*rule.signals, *rule.fallback_signals)
         ]
         plain = [signal for signal in signals if not signal.startswith("block.devices.")]
-        server = prometheus.Server(given.url)
         try:
-            return past.of_prometheus(server, plain, time.time(), given.hours * 3600, today.window_seconds)
+            return archive.read(plain, time.time(), given.hours * 3600, today.window_seconds)
         except Unreadable as error:
-            raise past.BadPast(f"{error}; --url says where Prometheus' API is") from None
+            malformed = isinstance(error, Refused) and error.status == http.HTTPStatus.BAD_REQUEST
+            remedy = "look at --matchers" if malformed else "--url says where Prometheus' API is"
+            raise past.BadPast(f"{error}; {remedy}") from None
     if HISTORY in sources or PROMETHEUS in sources:
         raise typer.BadParameter("one of history and prometheus alone, or files", param_hint="--from")
     return past.of_files([pathlib.Path(source) for source in sources])

@@ -8,21 +8,27 @@ import dataclasses
 import math
 import pathlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from cotenant.api import timestamp
 from cotenant.detect import errors, recommendation, truth
 from cotenant.latency import prometheus
+from cotenant.latency.errors import Refused, TooLarge
 from cotenant.local import database, history, recording
 from cotenant.model import latency, sample, series
 from cotenant.units.malformed import MALFORMED
 from cotenant.web import sample_metrics
 
 STEP_SECONDS = 15.0
-CHUNK_SECONDS = 7200.0
-"""So much is asked of Prometheus at once."""
+CHUNK_SECONDS, LEAST_CHUNK_SECONDS = 7200.0, 900.0
+"""So much is asked of Prometheus at once; less where that is too much."""
+BUSY = (429, 502, 503, 504)
+"""Statuses of a server, or of what is before it, that may answer a little later."""
+WAITS_SECONDS = (1.0, 4.0, 15.0)
+LONGEST_WAIT_SECONDS = 60.0
 VALUES_IN_WINDOW = 3.3
 HISTORY_NODE = "this-host"
 
@@ -32,6 +38,12 @@ Services = dict[tuple[str, str], list[tuple[float, float]]]
 
 class BadPast(errors.DetectError):
     """What was recorded cannot be read."""
+
+
+class NothingKept(BadPast):
+    """A Prometheus server has nothing of ours."""
+
+    exit_status = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,42 +135,82 @@ def of_history(directory: pathlib.Path, window_seconds: float) -> Recorded:
     return Recorded(lambda: expanded(HISTORY_NODE, points, window_seconds), services)
 
 
-def of_prometheus(
-    server: prometheus.Server, signals: Iterable[str], until: float, seconds: float, window_seconds: float
-) -> Recorded:
-    """Return what a server scraped from ``cotenant up`` on any number of hosts, each an ``instance``.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Archive:
+    """A Prometheus server that scrapes ``cotenant up`` or ``cotenant node``, asked with patience.
 
-    :raises Unreadable: if it does not answer, or not in time.
+    ``matchers`` chooses series, as between the braces of a query: ``job="up", node=~"a-.*"``.
     """
-    by_node: dict[str, dict[float, dict[str, float]]] = {}
-    for name in dict.fromkeys([*signals, "block.completions"]):
-        group, _, field = name.rpartition(".")
-        metric, _, scale = sample_metrics.metric_of(f"cotenant_{group.replace('.', '_')}", field, 1.0)
-        for stretch in _asked(server, metric, until, seconds):
-            node = by_node.setdefault(stretch.labels.get("instance", ""), {})
-            for at, value in stretch.points:
-                node.setdefault(at, {})[name] = value / scale
-    services: Services = {}
-    for stretch in _asked(server, 'cotenant_service_latency_seconds{quantile="0.99"}', until, seconds):
-        key = (stretch.labels.get("instance", ""), stretch.labels.get("service", ""))
-        services.setdefault(key, []).extend(stretch.points)
-    rows = {
-        node: [(at, STEP_SECONDS, values) for at, values in sorted(points.items())] for node, points in by_node.items()
-    }
 
-    def samples() -> Iterator[sample.Sample]:
-        for node in sorted(rows):
-            yield from expanded(node, rows[node], window_seconds)
+    server: prometheus.Server
+    matchers: str = ""
+    wait: Callable[[float], None] = time.sleep
 
-    return Recorded(samples, services)
+    def read(self, signals: Iterable[str], until: float, seconds: float, window_seconds: float) -> Recorded:
+        """Return what it kept of the nodes: each is a label ``node``, or an ``instance`` that has none.
+
+        Latency counts where it comes with a node's own series; a manager's cannot be told apart by nodes.
+
+        :raises NothingKept: if it has no series of ours.
+        :raises Unreadable: if it does not answer, or not in time.
+        """
+        by_node: dict[str, dict[float, dict[str, float]]] = {}
+        for name in dict.fromkeys([*signals, "block.completions"]):
+            group, _, field = name.rpartition(".")
+            metric, _, scale = sample_metrics.metric_of(f"cotenant_{group.replace('.', '_')}", field, 1.0)
+            for stretch in self._stretches(metric, "", until, seconds):
+                node = by_node.setdefault(_node_of(stretch), {})
+                for at, value in stretch.points:
+                    node.setdefault(at, {})[name] = value / scale
+        if not any(by_node.values()):
+            where = f"{self.server.url} has no signals of cotenant of the last {seconds / 3600:g} h"
+            raise NothingKept(f"{where}{f' with {{{self.matchers}}}' if self.matchers else ''}: does it scrape nodes?")
+        services: Services = {}
+        for stretch in self._stretches("cotenant_service_latency_seconds", 'quantile="0.99"', until, seconds):
+            if _node_of(stretch) in by_node:
+                key = (_node_of(stretch), stretch.labels.get("service", ""))
+                services.setdefault(key, []).extend(stretch.points)
+        rows = {
+            node: [(at, STEP_SECONDS, values) for at, values in sorted(points.items())]
+            for node, points in by_node.items()
+        }
+
+        def samples() -> Iterator[sample.Sample]:
+            for node in sorted(rows):
+                yield from expanded(node, rows[node], window_seconds)
+
+        return Recorded(samples, services)
+
+    def _stretches(self, metric: str, matcher: str, until: float, seconds: float) -> Iterator[prometheus.Stretch]:
+        chosen = ", ".join(filter(None, (matcher, self.matchers)))
+        expression = f"{metric}{{{chosen}}}" if chosen else metric
+        begin, chunk = until - seconds, CHUNK_SECONDS
+        while begin < until:
+            end = min(begin + chunk, until)
+            try:
+                found = self._asked(expression, begin, end - STEP_SECONDS / 2)
+            except TooLarge as error:
+                if chunk <= LEAST_CHUNK_SECONDS:
+                    raise TooLarge(f"{error}; ask for fewer nodes at once with --matchers") from None
+                chunk /= 2
+                continue
+            yield from found
+            begin = end
+
+    def _asked(self, expression: str, begin: float, end: float) -> list[prometheus.Stretch]:
+        """Return what is kept of a stretch of time; a server that is busy is asked again, a few times."""
+        for pause in WAITS_SECONDS:
+            try:
+                return self.server.range(expression, begin, end, STEP_SECONDS)
+            except Refused as error:
+                if error.status not in BUSY or (error.wait_seconds or 0) > LONGEST_WAIT_SECONDS:
+                    raise
+                self.wait(max(pause, error.wait_seconds or 0))
+        return self.server.range(expression, begin, end, STEP_SECONDS)
 
 
-def _asked(server: prometheus.Server, expression: str, until: float, seconds: float) -> Iterator[prometheus.Stretch]:
-    begin = until - seconds
-    while begin < until:
-        end = min(begin + CHUNK_SECONDS, until)
-        yield from server.range(expression, begin, end - STEP_SECONDS / 2, STEP_SECONDS)
-        begin = end
+def _node_of(stretch: prometheus.Stretch) -> str:
+    return stretch.labels.get("node") or stretch.labels.get("instance", "")
 
 
 def expanded(
