@@ -152,6 +152,18 @@ def test_monitors_name_ports_that_there_are(render: Render) -> None:
     assert pods["spec"]["podMetricsEndpoints"][0]["port"] in {port["name"] for port in agent["ports"]}
 
 
+def test_what_a_program_says_is_not_overwritten_by_its_targets_labels(render: Render) -> None:
+    objects = render("full", "monitoring.enabled=true")
+    found = [
+        endpoint
+        for one in objects
+        for endpoint in (*one.get("spec", {}).get("endpoints", ()), *one.get("spec", {}).get("podMetricsEndpoints", ()))
+        if one["kind"] in ("ServiceMonitor", "PodMonitor")
+    ]
+    assert len(found) == 5
+    assert all(endpoint["honorLabels"] is True for endpoint in found)
+
+
 def test_alerts_and_dashboards_come_as_they_are(render: Render) -> None:
     objects = render("full", "monitoring.enabled=true")
     (rule,) = [one for one in objects if one["kind"] == "PrometheusRule"]
@@ -180,18 +192,23 @@ def test_promtool_takes_the_alerts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("series", "fires"),
+    ("program", "series", "fires"),
     [
-        ([], False),  # never installed
-        ([("cotenant_manager_leading", "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1")], False),
-        ([("cotenant_manager_leading", "0x20")], True),  # it runs and does not lead
-        ([("cotenant_manager_leading", "1 1 1 _x18")], True),  # its pods are gone
+        ("Manager", [], False),  # never installed
+        ("Manager", [("cotenant_manager_leading", "0 1x20")], False),
+        ("Manager", [("cotenant_manager_leading", "0x20")], True),  # it runs and does not lead
+        ("Manager", [("cotenant_manager_leading", "1 1 1 _x18")], True),  # its pods are gone
+        ("Analyzer", [], False),  # one host, or agents alone
+        ("Analyzer", [("cotenant_analyzer_leading", "0 1x20"), ("cotenant_node_samples_sent_total", "0+60x20")], False),
+        ("Analyzer", [("cotenant_analyzer_leading", "1 1 1 _x18")], True),
+        ("Analyzer", [("cotenant_node_samples_sent_total", "0x20")], True),  # it never came up, and agents want it
     ],
-    ids=["never", "leads", "follows", "gone"],
 )
-def test_a_manager_without_a_leader_is_told(series: list[tuple[str, str]], fires: bool, tmp_path: pathlib.Path) -> None:
+def test_a_program_without_a_leader_is_told_where_it_is_wanted(
+    program: str, series: list[tuple[str, str]], fires: bool, tmp_path: pathlib.Path
+) -> None:
     rules = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
-    (rule,) = [one for one in rules["groups"][0]["rules"] if one["alert"] == "CotenantManagerWithoutLeader"]
+    (rule,) = [one for one in rules["groups"][0]["rules"] if one["alert"] == f"Cotenant{program}WithoutLeader"]
     alert = {"exp_labels": rule["labels"], "exp_annotations": rule["annotations"]}
     test = {
         "rule_files": [str(CHART / "files/alerts.yaml")],
