@@ -141,7 +141,7 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
     from cotenant.manager.overcommit import looking, nodes
     from cotenant.manager.overcommit.pods import PodObject
     from cotenant.units.clock import ManualClock, SystemClock
-    from cotenant.units.malformed import MALFORMED
+    from cotenant.units.malformed import MALFORMED, problem
 
     wall = timestamp.parse(at) if at else SystemClock().wall()
     if wall is None:
@@ -151,10 +151,11 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
         if path is None:
             return empty
         value = inputs.read_object(path, *kinds)
+        said = (value.get(field) or empty) if field else value
         try:
-            return msgspec.convert((value.get(field) or empty) if field else value, kind, strict=False)
+            return msgspec.convert(said, kind, strict=False)
         except MALFORMED as error:
-            raise inputs.BadInput(f"{path}: {error}") from None
+            raise inputs.BadInput(f"{path}: {problem(error, said, kind, strict=False)}") from None
 
     listed = part(pods, "items", [], list[PodObject], "PodList", "List")
     data = part(config, "data", {}, dict[str, str], "ConfigMap")

@@ -75,13 +75,13 @@ def plan(
     from cotenant.api.rollout import ColocationRollout
     from cotenant.cli import inputs, printing
     from cotenant.manager.rollout import planning
-    from cotenant.units.malformed import MALFORMED
+    from cotenant.units.malformed import MALFORMED, problem
 
+    given = inputs.read_object(file, "ColocationRollout")
     try:
-        given = inputs.read_object(file, "ColocationRollout")
         wanted = msgspec.convert(given, ColocationRollout)
     except MALFORMED as error:
-        raise inputs.BadInput(f"{file}: {error}") from None
+        raise inputs.BadInput(f"{file}: {problem(error, given, ColocationRollout)}") from None
     if strangers := crd.unknown_fields(crd.ROLLOUT, given):
         raise inputs.BadInput(f"{file}: unknown: {', '.join(strangers)}; docs/rollout.md has the fields")
 

@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.detect import errors
 from cotenant.model import sample
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 
 def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
@@ -43,8 +43,9 @@ def read(path: pathlib.Path) -> Iterator[tuple[int, sample.Sample]]:
                     raise errors.TornSamples(
                         f"{path}:{number}: the last line ends in the middle and was left out; all before it was read"
                     ) from error
+                wrong = problem(error, line, sample.Sample)
                 raise errors.BadSamples(
-                    f"{path}:{number}: not a sample: {error}; give lines as `cotenant record` writes them"
+                    f"{path}:{number}: not a sample: {wrong}; give lines as `cotenant record` writes them"
                 ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from cotenant.units import cpulist, errors, quantity
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 RESERVATION_ANNOTATION = "node.koordinator.sh/reservation"
 SYSTEM_QOS_ANNOTATION = "node.koordinator.sh/system-qos-resource"
@@ -115,10 +115,13 @@ def decode_usage(text: bytes | str, place: str) -> Usage:
 
     :raises BadNode: if it is not of that shape.
     """
+    known: Any = None
     try:
-        return msgspec.convert(_known(msgspec.json.decode(text)), Usage, strict=False)
+        known = _known(msgspec.json.decode(text))
+        return msgspec.convert(known, Usage, strict=False)
     except MALFORMED as error:
-        raise BadNode(f"{place}: {error}; give numbers by name, and leave out what is unknown") from None
+        told = problem(error, known, Usage, strict=False)
+        raise BadNode(f"{place}: {told}; give numbers by name, and leave out what is unknown") from None
 
 
 def _known(value: Any) -> Any:

@@ -29,7 +29,7 @@ from cotenant.model.pod import (
     read_resource_status,
 )
 from cotenant.units import errors, quantity
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 _KUBE_QOS: dict[str, KubeQos] = {"Guaranteed": "Guaranteed", "Burstable": "Burstable", "BestEffort": "BestEffort"}
 _EXTENDED = frozenset({*BATCH_CPU, *BATCH_MEMORY, *MID_CPU, *MID_MEMORY})
@@ -49,7 +49,7 @@ def decode(text: bytes | str, place: str = "PodList", *, preemptable_is_offline:
     try:
         listed = msgspec.json.decode(text, type=_PodList)
     except MALFORMED as error:
-        raise BadPods(f"{place}: {error}; {_REMEDY}") from None
+        raise BadPods(f"{place}: {problem(error, text, _PodList)}; {_REMEDY}") from None
     if listed.kind not in ("PodList", "List", None) or (listed.kind is None and listed.items is None):
         raise BadPods(f"{place}: kind is {listed.kind or 'not given'}; {_REMEDY}")
     return tuple(_pod(item, place, preemptable_is_offline) for item in listed.items or ())

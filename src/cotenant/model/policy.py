@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from cotenant.units import errors
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 ClassName = Literal["LSR", "LS", "BE", "SYSTEM"]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -349,11 +349,12 @@ def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, .
     if kind != "NodeSLO":
         raise BadPolicy(f"{place}: kind is {kind!r}; give a NodeSLO")
     complaints: list[str] = []
+    spec = value.get("spec") or {}
     try:
-        spec = _within_range(_without_nulls(value.get("spec") or {}), "spec", complaints)
+        spec = _within_range(_without_nulls(spec), "spec", complaints)
         slo = msgspec.convert(spec, NodeSlo, strict=False)
     except MALFORMED as error:
-        told = str(error).replace("`$", "`spec")
+        told = problem(error, spec, NodeSlo, strict=False).replace("`$", "`spec")
         raise BadPolicy(f"{place}: {told}; write a value of that type") from None
     return slo, tuple(complaints)
 
@@ -364,10 +365,12 @@ def override(base: _Struct, annotation: Mapping[str, Any], place: str) -> tuple[
     An annotation of the wrong shape changes nothing, and is named.
     """
     complaints: list[str] = []
+    kept = annotation
     try:
-        given = msgspec.convert(_within_range(_without_nulls(annotation), place, complaints), type(base), strict=False)
+        kept = _within_range(_without_nulls(annotation), place, complaints)
+        given = msgspec.convert(kept, type(base), strict=False)
     except MALFORMED as error:
-        return base, (str(error).replace("`$", f"`{place}"),)
+        return base, (problem(error, kept, type(base), strict=False).replace("`$", f"`{place}"),)
     changes = {name: value for name in base.__struct_fields__ if (value := getattr(given, name)) is not None}
     return msgspec.structs.replace(base, **changes), tuple(complaints)
 

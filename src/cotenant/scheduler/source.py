@@ -15,7 +15,7 @@ from cotenant.api.reading import Row, row_of
 from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
-from cotenant.units.malformed import yaml_problem
+from cotenant.units.malformed import problem, yaml_problem
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ def read_runtime(path: pathlib.Path) -> tuple[dict[str, Node], dict[str, Runtime
                 runtime_class = msgspec.convert(item, RuntimeClass)
                 runtime_classes[runtime_class.metadata.name] = runtime_class
         except msgspec.ValidationError as error:
-            raise BadFile(f"{path}: {item.get('kind')}: {error}") from None
+            kind: type[Node | RuntimeClass] = Node if item["kind"] == "Node" else RuntimeClass
+            raise BadFile(f"{path}: {item['kind']}: {problem(error, item, kind)}") from None
     return nodes, runtime_classes
 
 

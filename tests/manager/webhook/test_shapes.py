@@ -117,5 +117,5 @@ async def test_whatever_stands_in_one_place_there_is_an_answer_or_a_bad_request(
 
 
 def test_the_place_is_named() -> None:
-    with pytest.raises(BadRequest, match=r"oldObject: Expected `str`, got `int` - at `\$.metadata.labels\[...\]`"):
+    with pytest.raises(BadRequest, match=r'oldObject: Expected `str`, got `int` - at `\$.metadata.labels\["app"\]`'):
         shapes.checked({"metadata": {"labels": {"app": 1}}}, shapes.Pod, "oldObject")

@@ -14,7 +14,7 @@ from cotenant.api import selector
 from cotenant.api.errors import ApiError
 from cotenant.api.koordinator import colocation, strategies
 from cotenant.model import policy
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 Key = Literal[
     "colocation-config", "resource-threshold-config", "resource-qos-config", "cpu-burst-config", "system-config",
@@ -172,7 +172,7 @@ def _selector(given: Any, place: str) -> selector.Selector | None:
     except selector.BadSelector as error:
         raise BadSection(str(error)) from None
     except MALFORMED as error:
-        raise BadSection(f"{place}: {error}") from None
+        raise BadSection(f"{place}: {problem(error, given, selector.LabelSelector)}") from None
 
 
 def _strategy(

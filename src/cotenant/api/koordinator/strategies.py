@@ -3,6 +3,7 @@ strategy laid over another. Strategies stay plain JSON, so that what was not sai
 """
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -11,9 +12,10 @@ from typing import Any
 import msgspec
 
 from cotenant.units import quantity
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 Json = Any
+_STEP = re.compile(r'([^.\[]+)|\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def complaints(value: Json, kind: Any, checks: Checks, place: str = "") -> Itera
     try:
         msgspec.convert(value, kind)
     except MALFORMED as error:
-        text, _, path = str(error).partition(" - at ")
+        text, _, path = problem(error, value, kind).partition(" - at ")
         where = path.strip("`").removeprefix("$").removeprefix(".")
         yield f"{_join(place, where) or 'it'} is {_short(_at(value, where))}: {text[:1].lower()}{text[1:]}"
         return
@@ -128,12 +130,12 @@ def _item_of(kind: Any) -> Any:
 
 
 def _at(value: Json, path: str) -> Json:
-    """Return what is at a path like ``a.b[0].c``; the value itself where the path leads nowhere."""
-    for step in path.replace("[", ".[").split("."):
-        if step.startswith("[") and isinstance(value, list) and step[1:-1].isdecimal():
-            value = value[int(step[1:-1])]
-        elif isinstance(value, Mapping) and step in value:
-            value = value[step]
+    """Return what is at a path like ``a.b[0].c["d"]``; the value itself where the path leads nowhere."""
+    for name, key, index in _STEP.findall(path):
+        if index and isinstance(value, list):
+            value = value[int(index)]
+        elif isinstance(value, Mapping) and (name or key) in value:
+            value = value[name or key]
     return value
 
 

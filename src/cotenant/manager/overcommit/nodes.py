@@ -11,7 +11,7 @@ from cotenant.api.objects import ObjectMeta
 from cotenant.manager.overcommit import names
 from cotenant.model import node as nodes
 from cotenant.units import errors, quantity
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 Amounts = Mapping[names.Resource, int]
 """Whole thousandths of a core, and bytes."""
@@ -129,7 +129,9 @@ def _third_party(annotations: Mapping[str, str], place: str) -> dict[str, int]:
     try:
         said = msgspec.json.decode(text, type=_Allocations)
     except MALFORMED as error:
-        raise BadNode(f"{place}: annotation {names.THIRD_PARTY_ANNOTATION}: {error}") from None
+        raise BadNode(
+            f"{place}: annotation {names.THIRD_PARTY_ANNOTATION}: {problem(error, text, _Allocations)}"
+        ) from None
     sums: dict[str, int] = {}
     for allocation in said.allocations or ():
         for name, amount in (allocation.resources or {}).items():

@@ -10,7 +10,7 @@ import msgspec
 
 from cotenant.api.report import AgentCounts
 from cotenant.api.rollout import HOLD_ANNOTATION
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -40,7 +40,7 @@ def hold_of(annotations: Mapping[str, str] | None) -> Hold | None:
     try:
         found = _decoder.decode(text)
     except MALFORMED as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(problem(error, text, Hold)) from None
     if set(found.set) != set(found.was):
         raise ValueError("set and was do not name the same labels")
     return found

@@ -17,7 +17,7 @@ from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.patching import Operation
 from cotenant.manager.webhook.review import Request
 from cotenant.manager.webhook.surroundings import Surroundings
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 
 class Cluster(Protocol):
@@ -116,7 +116,7 @@ class Answering:
         try:
             profile = msgspec.convert(_object(request), Profile)
         except MALFORMED as error:
-            return Answer(request=request, reasons=(str(error),))
+            return Answer(request=request, reasons=(problem(error, request.object, Profile),))
         try:
             profiles.ready(profile)
         except profiles.BadProfile as error:

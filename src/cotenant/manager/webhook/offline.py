@@ -13,7 +13,7 @@ from cotenant.manager.webhook.affinity import Strength
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.surroundings import LimitRange, Namespace, PriorityClass, Quota, Surroundings
 from cotenant.units.errors import CotenantError
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 _KINDS: dict[str, Any] = {
     "ClusterColocationProfile": Profile,
@@ -141,7 +141,7 @@ def _take(found: Objects, value: dict[str, Any], place: str) -> None:
     try:
         one = msgspec.convert(value, _KINDS[kind], strict=False)
     except MALFORMED as error:
-        raise BadObjects(f"{place}: {kind}: {error}") from None
+        raise BadObjects(f"{place}: {kind}: {problem(error, value, _KINDS[kind], strict=False)}") from None
     if isinstance(one, Profile):
         try:
             found.ready.append(profiles.ready(one))

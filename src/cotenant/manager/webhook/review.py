@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.api.errors import BadRequest
 from cotenant.manager.webhook.patching import Operation
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import MALFORMED, problem
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -44,7 +44,7 @@ def decode(body: bytes) -> Request:
     try:
         review = _decoder.decode(body)
     except MALFORMED as error:
-        raise BadRequest(f"AdmissionReview: {error}") from None
+        raise BadRequest(f"AdmissionReview: {problem(error, body, _Review)}") from None
     if review.api_version != API_VERSION or review.kind != KIND:
         raise BadRequest(f"{review.kind or 'no kind'} {review.api_version}: send an {KIND} of {API_VERSION}")
     if review.request is None or not review.request.uid:

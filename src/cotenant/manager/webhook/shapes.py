@@ -10,6 +10,7 @@ import msgspec
 
 from cotenant.api.errors import BadRequest
 from cotenant.manager.webhook.surroundings import Quantity
+from cotenant.units import malformed
 from cotenant.units.malformed import MALFORMED
 
 Object = dict[str, Any]
@@ -119,7 +120,7 @@ def problem(value: Any, shape: type[msgspec.Struct]) -> str:
     try:
         msgspec.convert(value, shape)
     except MALFORMED as error:
-        return str(error)
+        return malformed.problem(error, value, shape)
     return ""
 
 
