@@ -75,6 +75,22 @@ def test_metrics_are_there_whatever_the_health(port: int, clock: ManualClock) ->
     assert "process_cpu_seconds" in found
 
 
+def test_what_the_writer_counts_is_told(port: int, agent: Agent) -> None:
+    journal = agent.enforcer._writer.journal
+    journal.lost_marks, journal.unreadable_lines = 2, 1
+    agent.enforcer._writer.rewrites.total = 4
+    agent.enforcer.irreversible_writes = 5
+    agent.releasing.failures = 6
+    text = get(port, "/metrics")[1]
+    for name, value in (
+        ("journal_records_lost", 3),
+        ("rewrites", 4),
+        ("irreversible_writes", 5),
+        ("restore_failures", 6),
+    ):
+        assert f"cotenant_node_{name}_total {value}.0\n" in text
+
+
 def test_where_suppression_leaves_files_to_others_is_told(port: int, agent: Agent) -> None:
     agent.status.contests = (Contest(path="cpu/kubepods/besteffort/cpu.max", rewrites=5, found="max", answer="a"),)
     agent.status.left_to_others = frozenset({"directory quota"})

@@ -6,6 +6,7 @@ from typing import get_args
 from prometheus_client import core, registry
 
 from cotenant.analyzer.fleet import Fleet
+from cotenant.analyzer.following import Following
 from cotenant.analyzer.receiving import Receiver
 from cotenant.analyzer.writing import Writer
 from cotenant.model.evaluation import Bucket
@@ -15,7 +16,15 @@ from cotenant.web import ledger
 class AnalyzerCollector(registry.Collector):
     """Reads the analyzer when asked."""
 
-    def __init__(self, fleet: Fleet, receiver: Receiver, writer: Writer, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        receiver: Receiver,
+        writer: Writer,
+        leads: Callable[[], bool],
+        following: Following | None = None,
+    ) -> None:
+        self._following = following
         self._fleet = fleet
         self._receiver = receiver
         self._writer = writer
@@ -62,4 +71,20 @@ class AnalyzerCollector(registry.Collector):
         }
         for name, (text, value) in counters.items():
             yield core.CounterMetricFamily(name, text, value=value)
+        if self._following is not None:
+            yield from _watches(self._following)
         yield from self._offline()
+
+
+def _watches(following: Following) -> Iterator[core.Metric]:
+    failures = core.CounterMetricFamily(
+        "cotenant_analyzer_watch_failures", "Lists and watches that failed.", labels=["kind"]
+    )
+    malformed = core.CounterMetricFamily(
+        "cotenant_analyzer_malformed", "Objects that could not be read.", labels=["kind"]
+    )
+    for kind, informer in (("nodes", following.nodes), ("rules", following.rules)):
+        failures.add_metric([kind], informer.failures)
+        malformed.add_metric([kind], informer.malformed)
+    yield failures
+    yield malformed

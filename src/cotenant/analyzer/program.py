@@ -170,12 +170,12 @@ async def _into_cluster(
             identity = f"{socket.gethostname()}-{os.getpid()}_{advertised}"
             elector = Elector(client, LEASE, identity, clock, namespace=settings.namespace)
             writer = Writer(fleet, ClusterSink(client), clock)
-            paging = _Paging(settings, fleet, clock, receiver, writer, serves, leader)
+            following = Following(
+                client, fleet, clock, lambda: elector.leading and fleet.taken_over, settings.namespace
+            )
+            paging = _Paging(settings, fleet, clock, receiver, writer, serves, leader, following)
             started(advertised, paging.url)
             async with asyncio.TaskGroup() as tasks:
-                following = Following(
-                    client, fleet, clock, lambda: elector.leading and fleet.taken_over, settings.namespace
-                )
                 tasks.create_task(following.run())
                 tasks.create_task(elector.stand(lambda: _lead(client, fleet, writer)))
                 tasks.create_task(paging.run())
@@ -198,6 +198,7 @@ class _Paging:
         writer: Writer,
         leads: Callable[[], bool] = lambda: True,
         leader: Callable[[], str] = lambda: "",
+        following: Following | None = None,
     ) -> None:
         self.url: str | None = None
         self._site: page.FleetSite | None = None
@@ -210,7 +211,7 @@ class _Paging:
         self.url = f"{serving.url_of(self._listening)}/"
         metrics = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=metrics)
-        metrics.register(AnalyzerCollector(fleet, receiver, writer, leads))
+        metrics.register(AnalyzerCollector(fleet, receiver, writer, leads, following))
         hosts = AllowedHosts(host, frozenset(name.lower() for name in settings.page_names))
         told = services.Services(settings.latency, clock) if settings.latency else None
         self._site = page.FleetSite(fleet, clock, hosts, metrics, leads, leader, told)

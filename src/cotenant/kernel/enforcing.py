@@ -90,6 +90,16 @@ class Enforcer:
             earlier,
         )
 
+    @property
+    def rewrites(self) -> int:
+        """How often somebody else replaced a value of ours."""
+        return self._writer.rewrites.total
+
+    @property
+    def lost_records(self) -> int:
+        """Records of the journal that it had no room for, or that cannot be read."""
+        return self._writer.journal.lost_marks + self._writer.journal.unreadable_lines
+
     def journalled(self) -> dict[str, str | None]:
         """Return the files that hold something because of us, with their content before us."""
         with self._lock:

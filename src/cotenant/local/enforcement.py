@@ -251,6 +251,7 @@ class Enforcement:
             writes_total=self.writer.writes_total,
             refused_total=before.refused_total + refused,
             rewrites_total=self.writer.rewrites.total,
+            journal_lost_total=self.writer.journal.lost_marks + self.writer.journal.unreadable_lines,
             fast_path_total=self.fast_path.total,
             notices=[*plan.notices, *plan.left_out],
             skipped=[f"{strategy}: {reason}" for strategy, reason in plan.skipped],

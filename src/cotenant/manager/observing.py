@@ -27,10 +27,18 @@ class Observed(registry.Collector):
         counter, gauge = core.CounterMetricFamily, core.GaugeMetricFamily
         synced = gauge("cotenant_manager_synced", "1 while what is followed is in step.", labels=["controller", "kind"])
         lists = counter("cotenant_manager_lists", "Times that all was listed anew.", labels=["controller", "kind"])
+        failed = counter(
+            "cotenant_manager_watch_failures", "Lists and watches that failed.", labels=["controller", "kind"]
+        )
+        malformed = counter(
+            "cotenant_manager_malformed", "Objects that could not be read.", labels=["controller", "kind"]
+        )
         for (controller, kind), informer in self._informers.items():
             in_step = informer.synced.is_set() and informer.last_error is None
             synced.add_metric([controller, kind], float(in_step))
             lists.add_metric([controller, kind], informer.lists)
+            failed.add_metric([controller, kind], informer.failures)
+            malformed.add_metric([controller, kind], informer.malformed)
         writes = counter("cotenant_manager_writes", "Objects written, by controller.", labels=["controller"])
         failures = counter("cotenant_manager_write_failures", "Writes that failed.", labels=["controller"])
         conflicts = counter(
@@ -42,4 +50,4 @@ class Observed(registry.Collector):
             failures.add_metric([name], one.counts.failures)
             conflicts.add_metric([name], one.counts.conflicts)
             waiting.add_metric([name], one.waiting)
-        return [synced, lists, writes, failures, conflicts, waiting]
+        return [synced, lists, writes, failures, conflicts, waiting, failed, malformed]

@@ -58,6 +58,8 @@ class EnforcementState(msgspec.Struct, frozen=True, kw_only=True):
     writes_total: int = 0
     refused_total: int = 0
     rewrites_total: int = 0
+    journal_lost_total: int = 0
+    """Records of the journal that it had no room for, or that cannot be read."""
     fast_path_total: int = 0
     notices: list[str] = []
     skipped: list[str] = []

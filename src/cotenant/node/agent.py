@@ -150,6 +150,16 @@ class Agent:
         self.status = Status()
 
     @property
+    def enforcer(self) -> enforcing.Enforcer:
+        """What writes on this node."""
+        return self._enforcer
+
+    @property
+    def tightenings(self) -> int:
+        """How many quotas were tightened between two rounds."""
+        return self._fast_path.total
+
+    @property
     def sampling(self) -> bool:
         """Whether samples come: there was one within the last minute, or the agent has just started."""
         return self._clock.monotonic() - self._sampled_at < HUNG_SECONDS

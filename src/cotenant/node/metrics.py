@@ -93,11 +93,26 @@ class AgentCollector(registry.Collector):
             "cotenant_node_writes": ("Kernel files that changed.", status.writes),
             "cotenant_node_late_ticks": ("Samples that were skipped because one took too long.", status.late_ticks),
             "cotenant_node_kubelet_failures": ("Requests for pods that failed.", self._source.failures),
+            "cotenant_node_restore_failures": ("Files that could not be put back.", self._agent.releasing.failures),
+            "cotenant_node_fast_path_tightenings": ("Quotas tightened between two rounds.", self._agent.tightenings),
+        }
+        enforcer = self._agent.enforcer
+        counters |= {
+            "cotenant_node_rewrites": ("Values of ours that somebody else replaced.", enforcer.rewrites),
+            "cotenant_node_irreversible_writes": (
+                "Kernel files written that the kernel does not take back.",
+                enforcer.irreversible_writes,
+            ),
+            "cotenant_node_journal_records_lost": (
+                "Records of changes that the journal had no room for, or that cannot be read.",
+                enforcer.lost_records,
+            ),
         }
         if self._sender is not None:
             counters |= {
                 "cotenant_node_samples_sent": ("Samples sent to the analyzer.", self._sender.sent),
                 "cotenant_node_samples_dropped": ("Samples nobody took in time.", self._sender.dropped),
+                "cotenant_node_stream_failures": ("Calls to the analyzer that failed.", self._sender.failures),
             }
         if self._plugin is not None:
             text = "Times that the runtime took us as a plugin."

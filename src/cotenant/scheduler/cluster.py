@@ -117,7 +117,8 @@ class ClusterSource:
     @property
     def errors(self) -> int:
         """The number of failed lists and watches."""
-        return self._reports.failures + self._nodes.failures + self._runtime_classes.failures
+        placements = 0 if self._placements is None else self._placements.failures
+        return self._reports.failures + self._nodes.failures + self._runtime_classes.failures + placements
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -12,7 +12,7 @@ DURATION_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5
 class Metrics:
     """Counters of the answers, on a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, restarts: int = 0) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self.registry)
         self.requests = prometheus_client.Counter(
@@ -34,6 +34,12 @@ class Metrics:
             "cotenant_scheduler_internal_errors", "Requests that failed by a defect of ours; the scheduler goes on.",
             registry=self.registry,
         )  # fmt: skip
+
+        self.restarts = prometheus_client.Counter(
+            "cotenant_scheduler_restarts", "Times that this process was started again, since it hung or ended.",
+            registry=self.registry,
+        )  # fmt: skip
+        self.restarts.inc(restarts)
 
     def watch(self, source: Source, clock: Clock) -> None:
         """Add the series that are read from the source when asked."""

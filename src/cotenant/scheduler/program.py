@@ -75,7 +75,7 @@ def _answering(settings: Settings, listener: socket.socket, started: Started) ->
                     started(url, len(source.table.rows))
 
             reader = BodyReader(settings.max_body_bytes, MAX_INFLIGHT_BYTES)
-            await serving.serve(source, settings.rules, listener, clock, reader, say)
+            await serving.serve(source, settings.rules, listener, clock, reader, say, earlier)
 
         if settings.reports is not None:
             await answer(FileSource(settings.reports, settings.objects))

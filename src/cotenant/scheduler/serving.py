@@ -67,9 +67,10 @@ async def serve(
     clock: Clock,
     reader: BodyReader,
     started: Callable[[str], None],
+    restarts: int = 0,
 ) -> None:
     """Answer until the process is told to end; ``started`` gets the URL once connections are accepted."""
-    metrics = Metrics()
+    metrics = Metrics(restarts)
     metrics.watch(source, clock)
     extender = Extender(source, rules, clock, metrics)
     config = serving.configuration(

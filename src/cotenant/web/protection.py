@@ -121,6 +121,11 @@ def metrics_of(state: EnforcementState) -> Iterator[Metric]:
         ("kernel_writes", "Kernel files written; it stands still in a steady state.", state.writes_total),
         ("kernel_writes_refused", "Writes that the kernel refused or did not take.", state.refused_total),
         ("kernel_rewrites", "Values of ours that somebody else replaced.", state.rewrites_total),
+        (
+            "journal_records_lost",
+            "Records of changes that the journal had no room for, or that cannot be read.",
+            state.journal_lost_total,
+        ),
         ("fast_path_tightenings", "Quotas tightened between two rounds.", state.fast_path_total),
         ("isolations", "Suspects that were held back.", state.isolations_total),
     )

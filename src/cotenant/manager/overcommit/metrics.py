@@ -45,6 +45,7 @@ class OvercommitCollector(registry.Collector):
             ),
             counter("cotenant_overcommit_tables", "Usage tables that came from the analyzer.", value=term.feed.tables),
             counter("cotenant_overcommit_stream_failures", "Calls for them that failed.", value=term.feed.failures),
+            counter("cotenant_overcommit_rows_malformed", "Rows of them not understood.", value=term.feed.malformed),
         ]
         if heard_at is not None:
             age = term.age_of(heard_at)
