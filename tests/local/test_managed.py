@@ -9,7 +9,7 @@ from tests.kernel.tree import Tree
 
 from cotenant.kernel import executor, outcome
 from cotenant.kernel.cgroup.classes import Match
-from cotenant.local import groups, managed
+from cotenant.local import errors, groups, managed
 from cotenant.model.sample import Cgroup
 from cotenant.units.plan import PlanItem
 
@@ -69,6 +69,25 @@ def test_a_class_directory_that_goes_while_a_command_starts_is_made_again(tmp_pa
     racing.directory = top / "cotenant-be"
     groups.Groups(tree.root, writer=racing).create("cotenant-be/make", "BE", groups.UNLIMITED, str(os.getpid()))
     assert (top / "cotenant-be/make/cpuset.cpus").read_text() == "0-1\n"
+
+
+class Refusing(executor.Executor):
+    """One whose groups the kernel refuses, and which holds what was refused back after that."""
+
+    tried = False
+
+    def apply(self, items: Sequence[PlanItem]) -> list[outcome.Outcome]:
+        answer = outcome.Outcome(items[0], "held") if self.tried else outcome.Outcome(items[0], "denied", "no right")
+        self.tried = True
+        return [answer]
+
+
+def test_a_group_that_is_refused_again_and_again_is_told_by_the_first_reason(tmp_path: pathlib.Path) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file("sys/fs/cgroup/cpu/cpu.shares", "1024")
+    refused = groups.Groups(tree.root, writer=Refusing(tree.root))
+    with pytest.raises(errors.GroupError, match="no right"):
+        refused.create("cotenant-be/make", "BE", groups.UNLIMITED, str(os.getpid()))
 
 
 @pytest.mark.parametrize(

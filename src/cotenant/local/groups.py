@@ -123,17 +123,19 @@ class Groups:
 
     def _make(self, path: str, qos: Qos, in_scope: bool) -> None:
         """Make the group. Another command that ends may take the class directory away between plan and write."""
-        for attempt in range(MADE_ATTEMPTS):
+        first: errors.GroupError | None = None
+        for _ in range(MADE_ATTEMPTS):
             steps = self.directories(path, qos)
             if in_scope:
                 steps = [item for item in steps if not (item.path or "").endswith("cgroup.subtree_control")]
             try:
                 self.apply(steps)
-            except errors.GroupError:
-                if attempt == MADE_ATTEMPTS - 1:
-                    raise
+            except errors.GroupError as error:
+                first = first or error  # what was refused is held back the next time, and says no more why
             else:
                 return
+        if first is not None:
+            raise first
 
     def removal(self, path: str) -> list[PlanItem]:
         """Return the steps that remove a group, and its class directory where nobody else is in it."""
