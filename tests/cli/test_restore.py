@@ -85,3 +85,17 @@ def test_a_plain_user_is_told_to_run_it_as_root(mode: int, capsys: pytest.Captur
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "as root" in said
+
+
+def test_what_is_left_is_told_where_the_message_cannot_be_written(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    tree.file(f"{POD}/cpu.qos_level", "0")
+    item = PlanItem(op="write", path=f"{POD}/cpu.qos_level", new="-1", strategy="test", reason="a test")
+    executor.Executor(tree.root).apply([item])
+    assert app.run(["restore", "--root", str(tmp_path), "--json", "--message", "/dev/full"]) == 2
+    printed = capsys.readouterr()
+    assert [left["path"] for left in json.loads(printed.out)["irreversible"]] == [f"{POD}/cpu.qos_level"]
+    assert printed.err.startswith("cotenant: --message /dev/full: ")
+    assert printed.err.count("\n") == 1

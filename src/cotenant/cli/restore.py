@@ -27,16 +27,25 @@ def command(
     Exit 3: something of that list is there. End `cotenant up --enforce` or `cotenant node` first: they write again.
     """
     result = undo.restore(executor.Executor(roots.open_root(root)))
-    if message is not None:
-        from cotenant.manager import leaving
-
-        message.write_bytes(leaving.message_of(len(result.restored), len(left_of(result)), result.pods_to_recreate))
-    with streams.unread():
-        if as_json:
-            printing.print_json(result)
-        else:
-            _print(result)
+    try:
+        if message is not None:
+            _leave(message, result)
+    finally:  # what is left as it is, is told here in any case
+        with streams.unread():
+            if as_json:
+                printing.print_json(result)
+            else:
+                _print(result)
     return 0 if result.complete or message is not None else LEFT_STATUS
+
+
+def _leave(message: pathlib.Path, result: restoration.Restoration) -> None:
+    from cotenant.manager import leaving
+
+    try:
+        message.write_bytes(leaving.message_of(len(result.restored), len(left_of(result)), result.pods_to_recreate))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"--message {message}") from error
 
 
 def left_of(result: restoration.Restoration) -> list[restoration.Left]:
