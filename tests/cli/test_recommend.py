@@ -83,3 +83,13 @@ def test_sources_are_not_mixed(files: pathlib.Path, capsys: pytest.CaptureFixtur
     assert run(files, "--node-selector", "x") == 2
     assert run(files, "--latency", "/nowhere") == 2
     assert run(files, "--write", "/nowhere/rules.yaml") == 2
+
+
+def test_one_way_to_say_who_asks_a_prometheus(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["recommend", "--from", "prometheus"]
+    assert app.run([*words, "--token-file", "a", "--basic-auth-file", "b"]) == 2
+    assert "give one of" in capsys.readouterr().err
+    assert app.run([*words, "--url", "http://user:secret@127.0.0.1:9090"]) == 2
+    said = capsys.readouterr().err
+    assert "an address names no user" in said
+    assert "secret" not in said

@@ -42,6 +42,11 @@ def test_a_file_of_services(tmp_path: pathlib.Path) -> None:
         ("services: [{name: a, prometheus: {url: 'http://x/'}}]", "give query, or"),
         ("services: [{name: a, prometheus: {url: 'http://x/', query: q, p99: q}}]", "give query, or"),
         ("services: [{name: a, prometheus: {url: 'http://x/', query: q, windowSeconds: 0}}]", "windowSeconds"),
+        (
+            "services: [{name: a, prometheus: {url: 'http://x/', query: q, tokenFile: t, basicAuthFile: b}}]",
+            "service a: give tokenFile or basicAuthFile",
+        ),
+        ("services: [{name: a, scrape: {url: 'http://u:p@x/', metric: y}}]", r"basicAuthFile"),
         ("services: [" + ", ".join(["{name: a, log: {path: /x, pattern: '{seconds}'}}"] * 2) + "]", "named twice"),
         ("services: [" + ", ".join(["{name: a}"] * 17) + "]", "at most 16"),
     ],
