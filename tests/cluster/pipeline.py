@@ -53,12 +53,13 @@ def analyzer(directory: pathlib.Path, *options: str, listen: str = ANALYZER) -> 
 
 @contextlib.contextmanager
 def extender(directory: pathlib.Path, *options: str) -> Iterator[programs.Program]:
-    """Run the extender and wait until it answers."""
-    program = programs.Program(
-        ["scheduler", f"--listen={EXTENDER}", "--analyzer-namespace=default", *options], directory / "scheduler.log"
-    )
+    """Run the extender, of the cluster or of a file of reports, and wait until it answers."""
+    at = [] if any(option.startswith("--reports") for option in options) else ["--analyzer-namespace=default"]
+    program = programs.Program(["scheduler", f"--listen={EXTENDER}", *at, *options], directory / "scheduler.log")
     try:
-        wait_for(lambda: programs.answers(f"http://{EXTENDER}/healthz"), 30, "the extender to answer")
+        answering = f"http://{EXTENDER}/healthz"
+        wait_for(lambda: programs.answers(answering) or program.returncode is not None, 30, "the extender to answer")
+        assert program.returncode is None, program.output()
         yield program
     finally:
         program.stop()
