@@ -27,9 +27,7 @@ class Options:
     rules: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Rules for nodes that no object in the cluster is for.")
     ] = None
-    templates: Annotated[
-        pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
-    ] = None
+    templates: options.Templates = None
     reports_out: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Write reports to a file instead of a cluster.")
     ] = None

@@ -37,9 +37,7 @@ class Options:
     analyzer_ca: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Who signed its certificate; needed beyond loopback.")
     ] = None
-    analyzer_name: Annotated[
-        str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
-    ] = ""
+    analyzer_name: options.AnalyzerName = ""
     token_file: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Token for it; else the service account's.")
     ] = None
@@ -71,9 +69,7 @@ class Options:
     affinity: Annotated[
         Strength, typer.Option(help="How strongly managed pods keep away from nodes with a verdict.")
     ] = "soft"
-    templates: Annotated[
-        pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
-    ] = None
+    templates: options.Templates = None
     latency: Annotated[
         bool, typer.Option("--latency", help="Read the latency of online services: docs/latency.md.")
     ] = False

@@ -33,13 +33,11 @@ class Options:
     token_file: Annotated[File, typer.Option(metavar="FILE", help="Token; else the service account's.")] = None
     analyzer: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where samples go; nowhere by default.")] = ""
     analyzer_ca: Annotated[File, typer.Option(metavar="FILE", help="Who signed the analyzer's certificate.")] = None
-    analyzer_name: Annotated[
-        str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
-    ] = ""
+    analyzer_name: options.AnalyzerName = ""
     analyzer_token_file: Annotated[
         File, typer.Option(metavar="FILE", help="Token for the analyzer; else as above.")
     ] = None
-    kubeconfig: Annotated[File, typer.Option(help="Which cluster; the pod's own by default.")] = None
+    kubeconfig: options.PodKubeconfig = None
     no_cluster: Annotated[bool, typer.Option("--no-cluster", help="Follow no API server; --mode holds.")] = False
     nri: Annotated[File, typer.Option(metavar="SOCKET", help="Of containerd: set up before start.")] = None
     metrics: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve /metrics there.")] = ""
@@ -59,7 +57,7 @@ class Options:
     state: Annotated[pathlib.Path, typer.Option(metavar="DIR", help="Where predictions are kept over restarts.")] = (
         pathlib.Path("/var/lib/cotenant")
     )
-    templates: Annotated[File, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")] = None
+    templates: options.Templates = None
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict offline pods through the API server where the policy says so.")
     ] = False
@@ -76,7 +74,7 @@ class Options:
     kata_root: Annotated[
         str, typer.Option(metavar="DIR", help="Host's /dev and /etc, for what Kata needs; empty: do not look.")
     ] = "/"
-    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False
+    as_json: options.LogJson = False
 
 
 @options.as_fields_of(Options)

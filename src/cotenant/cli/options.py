@@ -17,7 +17,15 @@ GIVEN = "given"
 """The parameter of a command that gets its options."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LogJson = Annotated[bool, typer.Option("--json", help="Log as JSON lines.")]
 Kubeconfig = Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the usual one by default.")]
+PodKubeconfig = Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the pod's own by default.")]
+Templates = Annotated[
+    pathlib.Path | None, typer.Option(metavar="FILE", help="Strategy templates over the bundled ones.")
+]
+AnalyzerName = Annotated[
+    str, typer.Option(metavar="NAME", help="What the analyzer's certificate must say; else its address.")
+]
 PriorityInterface = Annotated[
     InterfaceName | None, typer.Option(metavar="NAME", help="Use this one instead of the best that is found.")
 ]

@@ -14,7 +14,6 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 LEFT_STATUS = 3
 
-Kubeconfig = Annotated[pathlib.Path | None, typer.Option(help="Which cluster; the pod's own by default.")]
 Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="Of the release; the kubeconfig's by default.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait at most.")]
 
@@ -26,7 +25,10 @@ def group() -> None:
 
 @app.command()
 def wait(
-    kubeconfig: Kubeconfig = None, namespace: Namespace = None, timeout: Timeout = 120.0, json: options.Json = False
+    kubeconfig: options.PodKubeconfig = None,
+    namespace: Namespace = None,
+    timeout: Timeout = 120.0,
+    json: options.Json = False,
 ) -> None:
     """Wait until no program of ours runs any more. Exit 1: some still do."""
     import asyncio
@@ -51,7 +53,7 @@ def wait(
 
 @app.command()
 def finish(
-    kubeconfig: Kubeconfig = None,
+    kubeconfig: options.PodKubeconfig = None,
     namespace: Namespace = None,
     timeout: Timeout = 120.0,
     restored: Annotated[

@@ -64,7 +64,7 @@ class Options:
     beside_others: Annotated[
         bool, typer.Option("--beside-others", help="Write although another co-location agent runs.")
     ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Log as JSON lines.")] = False
+    as_json: options.LogJson = False
 
 
 @options.as_fields_of(Options)
