@@ -8,9 +8,12 @@ import pytest
 from tests.kube.conftest import ApiServer
 from tests.kube.following import caught_up
 
+from cotenant.analyzer import receiving
 from cotenant.analyzer.fleet import Fleet
 from cotenant.analyzer.following import Following
+from cotenant.analyzer.metrics import AnalyzerCollector
 from cotenant.analyzer.rulebook import Rulebook
+from cotenant.analyzer.writing import ClusterSink, Writer
 from cotenant.kube import revisions
 from cotenant.kube.client import Client
 from cotenant.units.clock import ManualClock
@@ -327,3 +330,17 @@ async def test_history_is_bounded_and_rolls_back_into_the_object(world: World) -
     assert written["metadata"]["labels"] == {"a": "b"}
     with pytest.raises(revisions.NoRevision, match="no revision 99; there are 3, 4"):
         await revisions.roll_back(world.client, "tests", "default", 99)
+
+
+async def test_what_cannot_be_followed_is_told_in_metrics(world: World) -> None:
+    fleet, following = await world.replica()
+    following.nodes.failures, following.rules.malformed = 2, 3
+    writer = Writer(fleet, ClusterSink(world.client), world.clock)
+    receiver = receiving.Receiver(fleet, receiving.Instructions())
+    told = {
+        (family.name, sample.labels.get("kind")): sample.value
+        for family in AnalyzerCollector(fleet, receiver, writer, lambda: True, following).collect()
+        for sample in family.samples
+    }
+    assert told["cotenant_analyzer_watch_failures", "nodes"] == 2
+    assert told["cotenant_analyzer_malformed", "rules"] == 3

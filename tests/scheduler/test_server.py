@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from cotenant.scheduler.extender import Extender
+from cotenant.scheduler.metrics import Metrics
 from cotenant.scheduler.server import Endpoints
 from cotenant.web.body import BodyReader
 
@@ -101,6 +102,10 @@ async def test_a_defect_of_ours_is_a_500_and_a_count(
         answer = await client.post("/kube/filter", content=request_body("kube-filter-names"), headers=JSON)
         assert answer.status_code == 500
         assert "cotenant_scheduler_internal_errors_total 1.0" in extender.metrics.render().decode()
+
+
+def test_how_often_the_process_was_started_again_is_told() -> None:
+    assert "cotenant_scheduler_restarts_total 3.0" in Metrics(restarts=3).render().decode()
 
 
 async def test_readiness_tells_of_failing_open(

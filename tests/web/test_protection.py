@@ -35,13 +35,14 @@ async def test_the_page_shows_target_actual_and_why(client, feed) -> None:  # ty
 async def test_metrics_and_the_api_say_the_same(client, feed) -> None:  # type: ignore[no-untyped-def]
     assert (await client.get("/api/v1/enforcement")).json() == {"enforcement": None}
     assert "cotenant_enforcement" not in (await client.get("/metrics")).text
-    feed.moment = msgspec.structs.replace(feed.moment, enforcement=state())
+    feed.moment = msgspec.structs.replace(feed.moment, enforcement=state(journal_lost_total=2))
     answered = (await client.get("/api/v1/enforcement")).json()["enforcement"]
     assert answered["held"][0]["target"] == "100000"
     text = (await client.get("/metrics")).text
     assert "cotenant_offline_delivered_cpus 1.5" in text
     assert "cotenant_offline_withheld" not in text  # unknown is not zero
     assert "cotenant_targets_unmet 1.0" in text
+    assert "cotenant_journal_records_lost_total 2.0" in text
     assert 'cotenant_enforcement_mode{cotenant_enforcement_mode="enforce"} 1.0' in text
 
 
