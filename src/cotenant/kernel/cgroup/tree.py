@@ -1,5 +1,6 @@
 """Which control groups of a machine matter, found without walking everything every second."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -129,8 +130,13 @@ def _children(directories: Directories, top: str, parent: str) -> list[str]:
 
 
 def inodes(top: str) -> dict[int, str]:
-    """Return the path of every group below a directory by its inode, :data:`MAX_INNER` at most, nearest first."""
+    """Return the path of every group by its inode, :data:`MAX_INNER` at most, nearest first.
+
+    The directory's own is "": what is in no group is there, kernel threads for one.
+    """
     found: dict[int, str] = {}
+    with contextlib.suppress(OSError):
+        found[os.stat(top).st_ino] = ""
     level = [""]
     while level and len(found) < MAX_INNER:
         below = []
