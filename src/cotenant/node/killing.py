@@ -6,11 +6,14 @@ memory is left that the kernel would choose a victim itself in a moment.
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from cotenant.model.pod import Pod
 from cotenant.node import errors
-from cotenant.node.runtime import Runtime
 from cotenant.units.clock import Clock
+
+if TYPE_CHECKING:
+    from cotenant.node.runtime import Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ STRATEGY = "memory_evict"
 class Killing:
     """Kills a pod once in a while."""
 
-    def __init__(self, runtime: Runtime, clock: Clock) -> None:
+    def __init__(self, runtime: "Runtime", clock: Clock) -> None:
         self._runtime = runtime
         self._clock = clock
         self._killed_at: dict[str, float] = {}

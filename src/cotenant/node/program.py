@@ -26,7 +26,6 @@ from cotenant.node import (
     nri,
     policy,
     reporting,
-    runtime,
     sending,
     shadow,
     starting,
@@ -229,7 +228,11 @@ class _Node:
 def _evicting(settings: Settings, clock: Clock) -> evicting.Evicting | None:
     if not settings.evict:
         return None
-    last_resort = killing.Killing(runtime.Runtime(settings.runtime), clock) if settings.runtime is not None else None
+    last_resort = None
+    if settings.runtime is not None:
+        from cotenant.node import runtime  # the runtime's protocol takes memory that only who kills is to pay
+
+        last_resort = killing.Killing(runtime.Runtime(settings.runtime), clock)
     return evicting.Evicting(settings.name, clock, last_resort)
 
 

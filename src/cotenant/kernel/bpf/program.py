@@ -11,7 +11,8 @@ from cotenant.kernel.bpf import libbpf
 from cotenant.kernel.bpf.errors import BpfCallFailed
 
 BPF_STATS_RUN_TIME = 0
-_BATCH = 128
+_BATCH = 32
+"""Entries that one call reads: a value holds histograms, some 7 KiB, and the buffers are kept."""
 
 
 class _ProgramInfo(ctypes.Structure):

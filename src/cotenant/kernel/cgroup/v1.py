@@ -1,5 +1,6 @@
 """The files of a group of cgroup v1: one directory in each hierarchy."""
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -55,7 +56,9 @@ class V1Files:
         self._populated = Parsed(None if v2 is None else Source(f"{v2}/cgroup.events", retry_reads=1), _populated)
         self._v2_pressure = None if v2 is None else PressureFiles(v2)
         cpuacct = directories.get("cpuacct")
-        self._v1_pressure = None if cpuacct is None else PressureFiles(cpuacct)  # only with psi_v1=1
+        # Only with psi_v1=1; the kernel settles which files a group has when it makes it.
+        has_own = cpuacct is not None and os.path.exists(f"{cpuacct}/cpu.pressure")
+        self._v1_pressure = PressureFiles(str(cpuacct)) if has_own else None
         self._disks = disks
         self._stillness = Stillness(live=live)
         self._last = GroupCounters()
