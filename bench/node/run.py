@@ -1,9 +1,10 @@
 """What ``cotenant node`` costs as a whole beside 150 pods: resident memory and CPU of one core.
 
-Run as root: ``python bench/node/run.py [--pods 150] [--seconds 60] [--json]``. The pods are groups of this machine
-(``cotenant-bench-kubepods.slice/…``, a container in each, removed at the end) that a kubelet of the bench's own lists;
-an API server of the bench's own has the Node, a NodeSLO with every strategy on, a NodeMetric and takes what is written.
-Modes: observe, and dry-run, which decides each second and writes nothing to the kernel.
+Run as root: ``python bench/node/run.py [--pods 150] [--seconds 60] [--awake] [--json]``. The pods are groups of this
+machine (``cotenant-bench-kubepods.slice/…``, a container in each, removed at the end) that a kubelet of the bench's own
+lists; an API server of the bench's own has the Node, a NodeSLO with every strategy on, a NodeMetric and takes what is
+written. Modes: observe, and dry-run, which decides each second and writes nothing to the kernel. With ``--awake`` each
+container has a process that wakes up once a second; without, nothing runs in them.
 """
 
 import argparse
@@ -19,8 +20,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent.parent))
 from bench.noise import loads
@@ -94,6 +95,42 @@ def groups(pods: int) -> Iterator[None]:
     finally:
         for path in reversed(made):
             path.rmdir()
+
+
+@contextmanager
+def processes(pods: int) -> Iterator[None]:
+    """Have a process in each container, in every hierarchy that takes it, which uses a little CPU each second.
+
+    :raises OSError: if one cannot be started.
+    """
+    from cotenant.kernel import paths
+
+    tops = [mount.path / TOP for mount in paths.Root().cgroup_mounts() if mount.controllers or mount.version == 2]
+    children: list[int] = []
+    try:
+        for number in range(pods):
+            child = os.fork()
+            if child == 0:
+                _wake_up_each_second()
+            children.append(child)
+            for top in tops:
+                inner = top / f"burstable/pod{pod(number)['metadata']['uid']}/{number:064x}"
+                with suppress(OSError):  # a cpuset without CPUs takes nobody
+                    (inner / "cgroup.procs").write_text(str(child))
+        yield
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _wake_up_each_second() -> NoReturn:
+    try:
+        loads.end_with_parent()
+        while True:
+            time.sleep(1)
+    finally:
+        os._exit(0)  # what this process was forked from tidies up
 
 
 class Servers(http.server.BaseHTTPRequestHandler):
@@ -191,22 +228,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pods", type=int, default=150)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--awake", action="store_true", help="with a process in each container")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     Servers.pods = json.dumps({"kind": "PodList", "items": [pod(n) for n in range(options.pods)]}).encode()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Servers)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     rows = {}
     try:
-        with groups(options.pods):
+        # Processes first: they are forks of this one, which has no threads yet.
+        with groups(options.pods), processes(options.pods) if options.awake else nullcontext():
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, daemon=True).start()
             for mode in ("observe", "dry-run"):
                 rows[mode] = measure(mode, f"http://127.0.0.1:{server.server_port}", options.seconds)
     except OSError as error:
         print(f"bench/node: no groups for pods: {error}; run as root", file=sys.stderr)
         return 0
     finally:
-        server.shutdown()
+        server.server_close()
     if options.json:
         print(json.dumps({mode: dataclasses.asdict(row) for mode, row in rows.items()}, indent=2))
         return 0
