@@ -73,6 +73,36 @@ async def test_while_the_api_server_does_not_answer_nothing_piles_up(
     assert sink.written.count("n1") == 1
 
 
+async def test_a_write_that_a_lost_lease_cuts_off_is_made_in_the_next_term(
+    fleet: Fleet, clock: ManualClock, live: Callable[..., None]
+) -> None:
+    class Silent(Sink):
+        """Does not answer while it is asked to."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked = asyncio.Event()
+            self.answering = asyncio.Event()
+
+        async def write(self, name: str, value: report.NodeInterferenceReport) -> None:
+            self.asked.set()
+            await self.answering.wait()
+            await super().write(name, value)
+
+    live(12)
+    sink = Silent()
+    writer = Writer(fleet, sink, clock)
+    term = asyncio.create_task(writer.run())
+    await sink.asked.wait()
+    term.cancel()
+    await asyncio.gather(term, return_exceptions=True)
+    assert sink.written == []
+    sink.answering.set()
+    live(40)
+    await writer.write_due()
+    assert "n1" in sink.written
+
+
 async def test_reports_belong_to_their_node_and_are_applied_as_one_manager() -> None:
     class Client:
         """Notes what is applied."""

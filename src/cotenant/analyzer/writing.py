@@ -123,8 +123,11 @@ class Writer:
         value = report.NodeInterferenceReport(
             metadata={"name": node.node}, spec=report.ReportSpec(node_name=node.node), status=status
         )
-        done = await self._try(node.node, value)
-        node.end_write(material if done else None, self._clock.monotonic())
+        done = False
+        try:
+            done = await self._try(node.node, value)
+        finally:  # also where leadership is lost meanwhile: the next term writes it again
+            node.end_write(material if done else None, self._clock.monotonic())
         self.written.reports += done
 
     async def _write_summary(self) -> None:
