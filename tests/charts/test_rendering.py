@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
-from tests import process
+from tests import process, schemas
 from tests.charts.conftest import CHART, Objects, binaries, containers
 
 from cotenant.cli import app
@@ -45,7 +44,7 @@ def test_lint(helm: pathlib.Path, scenario: str) -> None:
 def assert_valid(objects: Objects, version: str) -> None:
     for one in objects:
         if one["kind"] not in ELSEWHERE:
-            kubernetes_validate.validate(one, version, strict=True)
+            schemas.validate(one, version)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

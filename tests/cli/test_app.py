@@ -24,6 +24,7 @@ def test_a_wrong_word_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str])
     assert "--help" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -64,6 +65,7 @@ def test_a_stream_that_was_closed_before_is_one_that_nobody_reads(closed: str, p
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["crd", "print"], ["--version"]], ids=["much", "little"])
 def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
     with open("/dev/full", "w") as full:
@@ -74,6 +76,7 @@ def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["--version"], ["crd", "print"]], ids=["little", "much"])
 def test_a_reader_that_has_gone_is_no_failure(words: list[str]) -> None:
     reading, writing = os.pipe()

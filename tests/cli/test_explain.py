@@ -90,6 +90,7 @@ def test_an_empty_file_explains_nothing(tmp_path: pathlib.Path, capsys: pytest.C
     assert "no samples in it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_address_is_taken_as_up_prints_it_by_a_process_that_judged_nothing(up: str) -> None:
     # Of its own: this process has loaded the detections already.
     done = process.cotenant("explain", "--url", f"{up}/")

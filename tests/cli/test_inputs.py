@@ -97,6 +97,7 @@ def test_what_a_file_lacks_or_has_too_much_of_is_told(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_simulation_that_is_ended_says_that_nobody_listened() -> None:
     program = (
         "import os, signal, sys\n"

@@ -9,6 +9,7 @@ from tests.waiting import PATIENCE_SECONDS
 from cotenant.cli import app
 
 
+@pytest.mark.slow
 def test_it_answers_while_the_cluster_is_away_and_ends_on_sigterm(kubeconfig: pathlib.Path) -> None:
     with process.running("manager", f"--kubeconfig={kubeconfig}", "--listen=127.0.0.1:0", "--json") as line:
         url = json.loads(line)["url"]

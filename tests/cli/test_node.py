@@ -83,12 +83,14 @@ def test_a_failure_is_one_line(
     assert capsys.readouterr().err == f"cotenant: {line}\n"
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own_a_failure_is_one_line_too() -> None:
     done = process.cotenant("node", "--node=n1", "--no-cluster", "--kubelet=ftp://x")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "cotenant: kubelet address 'ftp://x': write https://HOST:10250\n"
 
 
+@pytest.mark.slow
 def test_it_answers_while_everybody_is_away_and_ends_on_sigterm(
     kubeconfig: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_full_disk_leaves_no_half_line():
         full.append(b"{}")
 
 
+@pytest.mark.slow
 def test_what_was_recorded_survives_kill_9(tmp_path):
     file = tmp_path / "r.jsonl"
     arguments = ["record", str(file), "--root", str(TREE), "--period", "5ms"]

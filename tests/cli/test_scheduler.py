@@ -12,6 +12,7 @@ from cotenant.cli import app
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures" / "extender"
 
 
+@pytest.mark.slow
 def test_the_program_answers_over_one_connection_and_ends_on_sigterm() -> None:
     reports = str(FIXTURES / "reports.json")
     with process.running("scheduler", "--reports", reports, "--listen", "127.0.0.1:0", "--json") as line:

@@ -10,6 +10,8 @@ import pytest
 from tests.contracts import reference
 from tests.contracts.console import cotenant, cotenant_text
 
+pytestmark = pytest.mark.slow
+
 ROWS = {  # signal: normal, threshold, saturation
     "llc.mpki": (5, 20, 100),
     "block.p99_usec": (5000, 20000, 100000),

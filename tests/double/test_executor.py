@@ -12,9 +12,10 @@ from cotenant.model.priority import PriorityInterface
 from cotenant.units import ordering
 from cotenant.units.plan import PlanItem
 
-pytestmark = pytest.mark.skipif(
-    fuse.unavailable() is not None, reason=f"the double cannot be mounted: {fuse.unavailable()}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(fuse.unavailable() is not None, reason=f"the double cannot be mounted: {fuse.unavailable()}"),
+]
 
 KUBEPODS = "kubepods/pod0a1b2c3d-0000-1111-2222-333344445555"
 
@@ -145,7 +146,6 @@ def dying(at: int) -> Callable[[int, bytes], int]:
     return write
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mainline-v1", "anolis-bvt"])
 def test_killed_at_any_write_a_restore_loses_nothing(name: str, tmp_path: pathlib.Path) -> None:
     kernel = machine(name)
