@@ -26,6 +26,7 @@ struct settings {
 	__u32 ignored_majors[IGNORED_MAJORS]; /* dm, md, loop: their requests are seen again at the disk below */
 	__u32 request_argument;		      /* 0, or 1 where (queue, request) are passed: before 5.11 */
 	__u32 pad;
+	__u64 followed_since_ns; /* requests made before this may have been issued before we were there */
 };
 
 const volatile struct settings settings SEC(".rodata.settings");
@@ -80,10 +81,15 @@ struct {
 	__type(value, struct group);
 } groups SEC(".maps");
 
-/* Requests that no entry was left for. */
+enum {
+	NO_ROOM, /* requests that no entry was left for */
+	UNSEEN,	 /* requests that were issued or completed without a program being run for it */
+	REASONS,
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, REASONS);
 	__type(key, __u32);
 	__type(value, __u64);
 } lost SEC(".maps");
@@ -91,10 +97,9 @@ struct {
 static const struct device no_device;
 static const struct group no_group;
 
-static __always_inline void count_lost(void)
+static __always_inline void count_lost(__u32 reason)
 {
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&lost, &zero);
+	__u64 *count = bpf_map_lookup_elem(&lost, &reason);
 
 	if (count)
 		__sync_fetch_and_add(count, 1);
@@ -117,13 +122,10 @@ static __always_inline struct gendisk *disk_of(struct request *rq)
 	return rq->q->disk;
 }
 
-SEC("tp_btf/block_rq_issue")
-int rq_issue(__u64 *ctx)
+/* The disk of a request that counts, else 0. */
+static __always_inline struct gendisk *counted_disk_of(struct request *rq)
 {
-	struct request *rq = request_of(ctx);
 	__u32 op = rq->cmd_flags & OP_MASK, major;
-	struct pending pending = {};
-	__u64 key = (__u64)rq;
 	struct gendisk *disk;
 
 	if (op != OP_READ && op != OP_WRITE && op != OP_ZONE_APPEND && op != OP_ZONE_APPEND_BEFORE_5_18)
@@ -137,16 +139,43 @@ int rq_issue(__u64 *ctx)
 	for (int i = 0; i < IGNORED_MAJORS; i++)
 		if (major == settings.ignored_majors[i])
 			return 0;
+	return disk;
+}
+
+/* Follow a request whose address is known already: it was sent back to the queue, or its last use ended unseen. */
+static __always_inline void follow_again(__u64 *key, struct pending *pending)
+{
+	struct pending *known = bpf_map_lookup_elem(&requests, key);
+
+	if (!known) {
+		count_lost(NO_ROOM);
+		return;
+	}
+	if (known->issued_ns)
+		count_lost(UNSEEN);
+	bpf_map_update_elem(&requests, key, pending, BPF_ANY);
+}
+
+SEC("tp_btf/block_rq_issue")
+int rq_issue(__u64 *ctx)
+{
+	struct request *rq = request_of(ctx);
+	struct gendisk *disk = counted_disk_of(rq);
+	struct pending pending = {};
+	__u64 key = (__u64)rq;
+
+	if (!disk)
+		return 0;
 	pending.issued_ns = bpf_ktime_get_ns();
 	pending.made_ns = rq->start_time_ns;
 	if (!pending.made_ns || pending.made_ns > pending.issued_ns)
 		pending.made_ns = pending.issued_ns;
-	pending.device = (__u64)major << 32 | (__u32)disk->first_minor;
-	pending.write = op != OP_READ;
+	pending.device = (__u64)(__u32)disk->major << 32 | (__u32)disk->first_minor;
+	pending.write = (rq->cmd_flags & OP_MASK) != OP_READ;
 	/* Not the current task: a write-back thread issues what others wrote. On v1 this is the blkio group. */
 	pending.cgroup = rq->bio->bi_blkg->blkcg->css.cgroup->kn->id;
-	if (bpf_map_update_elem(&requests, &key, &pending, BPF_ANY))
-		count_lost();
+	if (bpf_map_update_elem(&requests, &key, &pending, BPF_NOEXIST))
+		follow_again(&key, &pending);
 	return 0;
 }
 
@@ -197,8 +226,11 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	__u32 write;
 	bool last;
 
-	if (!known)
+	if (!known) {
+		if (!error && counted_disk_of(rq) && rq->start_time_ns > settings.followed_since_ns)
+			count_lost(UNSEEN);
 		return 0;
+	}
 	pending = *known;
 	/* A completion can come in parts; the request is done when all that is left of it is. */
 	last = nr_bytes >= rq->__data_len;
@@ -218,8 +250,6 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			count(device->queue_usec, bucket(pending.issued_ns - pending.made_ns));
 			count(device->device_usec, bucket(now - pending.issued_ns));
 		}
-	} else {
-		count_lost();
 	}
 	if (group) {
 		__sync_fetch_and_add(&group->bytes[write], nr_bytes);
@@ -228,6 +258,8 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 			count(group->latency_usec, total);
 		}
 	}
+	if (last && (!device || !group))
+		count_lost(NO_ROOM);
 	return 0;
 }
 

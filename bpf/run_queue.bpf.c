@@ -50,6 +50,14 @@ struct {
 	__type(value, __u64);
 } queued SEC(".maps");
 
+/* Waits that no entry was left for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
 /* A wait counts when its time stamp, well mixed, has none of these bits. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -67,6 +75,15 @@ static __always_inline bool sampled(__u64 ns)
 	return mask && !(ns * MIXER >> 40 & *mask);
 }
 
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *count = bpf_map_lookup_elem(&lost, &zero);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
 static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 {
 	struct cgroup *cgroup = settings.default_hierarchy ? task->cgroups->dfl_cgrp : task->sched_task_group->css.cgroup;
@@ -76,8 +93,10 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 	if (!group) {
 		bpf_map_update_elem(&groups, &key, &no_group, BPF_NOEXIST);
 		group = bpf_map_lookup_elem(&groups, &key);
-		if (!group)
+		if (!group) {
+			count_lost();
 			return;
+		}
 	}
 	__sync_fetch_and_add(&group->usec[bounded(bucket(waited_ns))], 1);
 	__sync_fetch_and_add(&group->count, 1);

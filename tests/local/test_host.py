@@ -9,6 +9,7 @@ from cotenant.local.history import QUEUE_LIMIT, History
 from cotenant.local.host import Host
 from cotenant.model.evaluation import Detection, Evaluation
 from cotenant.model.latency import P99, Quantile, ServiceLatency
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Cpu, Psi, Sample
 from cotenant.units.clock import ManualClock
 from cotenant.web.feed import Moment, Refused, RulesState, Unavailable
@@ -16,6 +17,7 @@ from cotenant.web.feed import Moment, Refused, RulesState, Unavailable
 
 class Source:
     bpf_core_ratio = 0.0005
+    bpf_losses = (Loss("block", "unseen", 3),)
 
     def __init__(self) -> None:
         self.second = 0
@@ -98,6 +100,7 @@ def test_one_tick_reaches_everyone(bench: Bench) -> None:
     assert seen[0].cost.rss_bytes == 2048 * 1024
     assert seen[0].cost.sample_usec is not None
     assert seen[0].cost.bpf_cpu_ratio == 0.0005
+    assert seen[0].cost.bpf_losses == (Loss("block", "unseen", 3),)
     bench.clock.advance(3)
     assert bench.host.age_s() == 3
     bench.history.stop()

@@ -11,6 +11,7 @@ from cotenant.kernel import enforcing, executor, paths
 from cotenant.kernel.sampler import Sampler
 from cotenant.model.enforcement import Contest
 from cotenant.model.evaluation import Evaluation
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Cgroup, Psi, Sample
 from cotenant.node import metrics
 from cotenant.node.agent import HUNG_SECONDS, Agent
@@ -89,6 +90,13 @@ def test_what_the_writer_counts_is_told(port: int, agent: Agent) -> None:
         ("restore_failures", 6),
     ):
         assert f"cotenant_node_{name}_total {value}.0\n" in text
+
+
+def test_what_ebpf_missed_is_told(port: int, agent: Agent) -> None:
+    assert "cotenant_agent_bpf_lost_events" not in get(port, "/metrics")[1]
+    agent.bpf_losses = (Loss("block", "unseen", 3),)
+    text = get(port, "/metrics")[1]
+    assert 'cotenant_agent_bpf_lost_events_total{program="block",reason="unseen"} 3' in text
 
 
 def test_where_suppression_leaves_files_to_others_is_told(port: int, agent: Agent) -> None:

@@ -2,6 +2,7 @@ import httpx
 import msgspec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Cgroup, CgroupPsi, Device
 from cotenant.web import metrics, sample_metrics
 
@@ -30,6 +31,17 @@ async def test_unknown_has_no_series(client: httpx.AsyncClient) -> None:
     assert not [name for name in found if name.startswith(("cotenant_llc", "cotenant_cpu_steal", "cotenant_online"))]
     assert "cotenant_detection_index[('detection', 'cachePollution')]" not in found
     assert "cotenant_agent_bpf_cpu_ratio" not in found
+
+
+async def test_what_ebpf_missed_is_told_by_reason(client, feed) -> None:  # type: ignore[no-untyped-def]
+    assert not [name for name in values((await client.get("/metrics")).text) if "bpf_lost" in name]
+    losses = (Loss("block", "unseen", 3), Loss("run_queue", "recursion", 0))
+    cost = msgspec.structs.replace(feed.moment.cost, bpf_losses=losses)
+    feed.moment = msgspec.structs.replace(feed.moment, cost=cost)
+    found = values((await client.get("/metrics")).text)
+    name = "cotenant_agent_bpf_lost_events_total"
+    assert found[f"{name}[('program', 'block'), ('reason', 'unseen')]"] == 3
+    assert found[f"{name}[('program', 'run_queue'), ('reason', 'recursion')]"] == 0
 
 
 async def test_the_older_text_format_for_who_asks_for_it(client: httpx.AsyncClient) -> None:

@@ -15,6 +15,7 @@ from cotenant.kernel.llc import reader as llc
 from cotenant.kernel.reading import reason_of
 from cotenant.kernel.watch import Slot, Watch
 from cotenant.model import rate
+from cotenant.model.loss import Loss
 from cotenant.model.sample import MissingReason, Sample
 from cotenant.units import clock as clocks
 
@@ -77,6 +78,11 @@ class Sampler:
     def bpf_core_ratio(self) -> float | None:
         """CPU time of our BPF programs as a share of one CPU; None before it was measured, or where none runs."""
         return self._feed.core_ratio
+
+    @property
+    def bpf_losses(self) -> tuple[Loss, ...]:
+        """Events that our BPF programs could not count, since they were loaded; empty where none runs."""
+        return self._feed.losses
 
     def label(self, labels: Mapping[str, classes.Label]) -> None:
         """Take the classes and names of groups, by path, from whoever knows the pods; in place of those before."""

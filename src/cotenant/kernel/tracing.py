@@ -6,6 +6,7 @@ A tracer is optional. Without one, readers fall back to counters, and say with t
 import dataclasses
 from typing import Protocol
 
+from cotenant.model.loss import Loss
 from cotenant.model.sample import MissingReason
 from cotenant.units.histogram import Histogram
 
@@ -73,6 +74,11 @@ class Tracer(Protocol):
         """The programs' own run time as a share of one CPU; None before it was measured, or where it cannot be."""
         ...
 
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Events that the programs could not count, since they were loaded."""
+        ...
+
     def close(self) -> None:
         """Take the programs out of the kernel."""
         ...
@@ -94,6 +100,11 @@ class Feed:
     def core_ratio(self) -> float | None:
         """The tracer's own run time as a share of one CPU, or None when it is not known or there is no tracer."""
         return None if isinstance(self._tracer, str) else self._tracer.core_ratio
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What the tracer could not count, by reason; empty where there is none."""
+        return () if isinstance(self._tracer, str) else self._tracer.losses
 
     def close(self) -> None:
         """Close the tracer."""

@@ -4,6 +4,7 @@ import collections
 import pathlib
 import time
 
+from cotenant.model.loss import Loss
 from cotenant.web.feed import Cost
 
 WINDOW = 60
@@ -20,7 +21,7 @@ class CostMeter:
         self.late_ticks = 0
         self.failed_ticks = 0
 
-    def mark(self, sample_s: float, bpf_cpu_ratio: float | None) -> Cost:
+    def mark(self, sample_s: float, bpf_cpu_ratio: float | None, bpf_losses: tuple[Loss, ...] = ()) -> Cost:
         """Take the time that one sample took, and return the cost over the last minute."""
         self._durations.append(sample_s)
         self._marks.append((time.monotonic(), time.process_time()))
@@ -32,6 +33,7 @@ class CostMeter:
             sample_usec=sample_s * 1e6,
             sample_p99_usec=ordered[-(-len(ordered) * 99 // 100) - 1] * 1e6,
             bpf_cpu_ratio=bpf_cpu_ratio,
+            bpf_losses=bpf_losses,
             late_ticks=self.late_ticks,
             failed_ticks=self.failed_ticks,
         )

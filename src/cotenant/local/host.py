@@ -18,6 +18,7 @@ from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Bucket, Evaluation
 from cotenant.model.incident import Incident, Isolated
 from cotenant.model.latency import Latencies
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Sample
 from cotenant.units.clock import Clock
 from cotenant.web.feed import Moment, Refused, Restored, RulesState, Series, Unavailable
@@ -38,6 +39,11 @@ class SampleSource(Protocol):
     @property
     def bpf_core_ratio(self) -> float | None:
         """CPU time of eBPF programs as a share of one CPU; None where it is not known."""
+        ...
+
+    @property
+    def bpf_losses(self) -> tuple[Loss, ...]:
+        """Events that eBPF programs could not count, by reason."""
         ...
 
     def prime(self) -> None:
@@ -169,7 +175,7 @@ class Host:
         moment = Moment(
             sample=sample,
             evaluation=evaluation,
-            cost=self._meter.mark(sample_s, self._source.bpf_core_ratio),
+            cost=self._meter.mark(sample_s, self._source.bpf_core_ratio, self._source.bpf_losses),
             rules=self._judge.rules_state(),
             history=self._history.state(),
             incident=self._tracker.current,

@@ -35,6 +35,7 @@ from cotenant.kernel.ticking import SamplingThread
 from cotenant.model import usage as usages
 from cotenant.model.enforcement import Contest
 from cotenant.model.evaluation import Evaluation
+from cotenant.model.loss import Loss
 from cotenant.model.node import Usage
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
@@ -136,6 +137,7 @@ class Agent:
         self._refreshing = threading.Lock()
         self._seen: Snapshot | None = None
         self._seen_at_s = 0.0
+        self.bpf_losses: tuple[Loss, ...] = ()
         self.evaluation: Evaluation | None = None
         self.present = presence.Presence()
         """Who is on the node, as of the last list of pods."""
@@ -193,6 +195,7 @@ class Agent:
             self._engine.replace(rules)
         self.evaluation = self._engine.evaluate(taken)
         self.newest = taken
+        self.bpf_losses = self._sampler.bpf_losses
         self._sampled_at = self._clock.monotonic()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._offer, taken)

@@ -47,6 +47,7 @@ class AgentCollector(registry.Collector):
             yield from sample_metrics.of_sample(self._agent.newest, sample_metrics.busiest(pods, PODS_LIMIT))
         if self._agent.evaluation is not None:
             yield from sample_metrics.of_evaluation(self._agent.evaluation)
+        yield from sample_metrics.of_losses(self._agent.bpf_losses)
         if self._agent.shadow is not None and self._agent.shadow.rounds:
             yield from _shadow(self._agent.shadow)
         yield from self._others()

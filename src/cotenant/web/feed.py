@@ -8,6 +8,7 @@ from cotenant.model.enforcement import EnforcementState
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.incident import Incident
 from cotenant.model.latency import ServiceLatency
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Sample
 
 
@@ -19,6 +20,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     sample_usec: float | None = None
     sample_p99_usec: float | None = None
     bpf_cpu_ratio: float | None = None
+    bpf_losses: tuple[Loss, ...] = ()
+    """Events that eBPF could not count, since it was loaded; a reason that the kernel does not tell is absent."""
     late_ticks: int = 0
     failed_ticks: int = 0
 

@@ -122,6 +122,7 @@ def _self(moment: Moment) -> Iterator[Metric]:
     for name, unit, text, value in known:
         if value is not None:
             yield GaugeMetricFamily(name, text, value=float(value), unit=unit)
+    yield from sample_metrics.of_losses(cost.bpf_losses)
     yield CounterMetricFamily("cotenant_agent_late_ticks", "Periods that were skipped.", value=cost.late_ticks)
     yield CounterMetricFamily("cotenant_agent_failed_ticks", "Samples that failed.", value=cost.failed_ticks)
     yield CounterMetricFamily("cotenant_history_dropped", "Samples that the history lost.", value=history.dropped)

@@ -1,11 +1,12 @@
 """One sample and its evaluation as metric families: what is unknown has no series."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, StateSetMetricFamily
 
 from cotenant.model.evaluation import BUCKETS, Evaluation
+from cotenant.model.loss import Loss
 from cotenant.model.sample import Cgroup, Device, Sample
 from cotenant.model.wording import title_of
 
@@ -92,6 +93,16 @@ def _cgroups(cgroups: Sequence[Cgroup]) -> Iterator[Metric]:
                 family = families[name] = GaugeMetricFamily(name, text, labels=("cgroup", "name", "class"), unit=unit)
             family.add_metric([cgroup.path, cgroup.name or "", cgroup.class_ or ""], scaled)
     yield from families.values()
+
+
+def of_losses(losses: Iterable[Loss]) -> Iterator[Metric]:
+    """Yield the family of events that eBPF missed; none where no program runs."""
+    text = "Events that our eBPF programs missed."
+    family = CounterMetricFamily("cotenant_agent_bpf_lost_events", text, labels=("program", "reason"))
+    for loss in losses:
+        family.add_metric([loss.program, loss.reason], loss.events)
+    if family.samples:
+        yield family
 
 
 def of_evaluation(evaluation: Evaluation) -> Iterator[Metric]:

@@ -1,5 +1,6 @@
 """Block requests of this machine's own disk, counted beside what their makers say."""
 
+import contextlib
 import mmap
 import os
 import shutil
@@ -117,23 +118,6 @@ def test_reads_and_writes_are_apart(tracer, file_on_disk):
 
 
 def test_in_flight_requests_are_seen_with_their_age(tracer, group, file_on_disk):
-    worker = group("blkio", "io")
-    if not shutil.which("fio"):
-        pytest.skip("no fio (Debian: fio)")
-    options = ["--size=128M", "--direct=1", "--ioengine=libaio", "--rw=randread", "--bs=256k", "--iodepth=64"]
-    job = subprocess.Popen(
-        [
-            "fio",
-            "--name=test",
-            f"--filename={file_on_disk}",
-            *options,
-            "--time_based",
-            f"--runtime={3 * PATIENCE_SECONDS:.0f}",
-            "--output=/dev/null",
-        ],
-        preexec_fn=worker.enter,
-        cwd=file_on_disk.parent,
-    )
     seen = []
 
     def seen_thrice() -> bool:
@@ -141,10 +125,55 @@ def test_in_flight_requests_are_seen_with_their_age(tracer, group, file_on_disk)
         return len(seen) >= 3
 
     started = time.monotonic()
-    try:
+    with reading_deep(group("blkio", "io"), file_on_disk):
         await_true(seen_thrice, "requests in flight", pause_seconds=0.1)
         longest_usec = (time.monotonic() - started + 60) * 1e6  # a minute for what others issued before
         assert all(0 <= disk.oldest_in_flight_usec < longest_usec for disk in seen)
         assert all(disk.in_flight <= 4096 for disk in seen)
+
+
+def test_a_request_whose_issue_nobody_saw_is_told(tracer, group, file_on_disk):
+    """Requests under way are made unknown, as if no program had been run for their issue."""
+    requests, before = tracer.objects[0].map("requests"), unseen(tracer)
+
+    def told() -> bool:
+        for key, _ in list(requests.items()):
+            requests.delete(key)
+        return unseen(tracer) >= before + 10
+
+    with reading_deep(group("blkio", "io"), file_on_disk):
+        await_true(told, "requests that complete unknown")
+
+
+def test_a_request_whose_completion_nobody_saw_is_told(tracer, group, file_on_disk):
+    """Requests that are done are put back, as if no program had been run for their completion."""
+    requests, before = tracer.objects[0].map("requests"), unseen(tracer)
+    known: dict[bytes, bytes] = {}
+
+    def told() -> bool:
+        known.update(requests.items())
+        for key in known.keys() - dict(requests.items()).keys():
+            requests.update(key, known[key])
+        return unseen(tracer) >= before + 10
+
+    with reading_deep(group("blkio", "io"), file_on_disk):
+        await_true(told, "requests that are issued while they are known")
+
+
+def unseen(tracer) -> int:
+    return next(loss.events for loss in tracer.losses if (loss.program, loss.reason) == ("block", "unseen"))
+
+
+@contextlib.contextmanager
+def reading_deep(group, file):
+    """Keep 64 direct reads under way."""
+    if not shutil.which("fio"):
+        pytest.skip("no fio (Debian: fio)")
+    options = ["--size=128M", "--direct=1", "--ioengine=libaio", "--rw=randread", "--bs=256k", "--iodepth=64"]
+    options += ["--time_based", f"--runtime={3 * PATIENCE_SECONDS:.0f}", "--output=/dev/null"]
+    command = ["fio", "--name=test", f"--filename={file}", *options]
+    job = subprocess.Popen(command, preexec_fn=group.enter, cwd=file.parent)
+    try:
+        yield
     finally:
         end(job)

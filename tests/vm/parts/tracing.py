@@ -60,7 +60,7 @@ def block(root: paths.Root, types: Btf) -> dict[str, Any]:
             status = os.stat(DISK).st_rdev
             disk = program.disks()[(os.major(status), os.minor(status))]
             mine = program.groups()[group.stat().st_ino]
-            lost = program.lost()
+            lost = {**program.lost(), "recursion": program.object.recursion_misses()}
     finally:
         program.close()
     return {

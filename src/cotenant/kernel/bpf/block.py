@@ -10,10 +10,12 @@ from cotenant.kernel.bpf.cost import Meter
 from cotenant.kernel.bpf.entries import Entries
 from cotenant.kernel.bpf.errors import BpfUnavailable
 from cotenant.kernel.bpf.program import Object
+from cotenant.kernel.bpf.unseen import Unseen
 from cotenant.kernel.tracing import DiskTrace, GroupTrace
+from cotenant.model.loss import LossReason
 from cotenant.units.histogram import Histogram
 
-_SETTINGS = struct.Struct("=4III")
+_SETTINGS = struct.Struct("=4IIIQ")
 _PENDING = struct.Struct("=QQQQQ")
 _TOTALS = struct.Struct("=QQQQ")
 """The end of a disk's or a group's entry: completions and bytes, each of reads and writes."""
@@ -27,6 +29,10 @@ _NEEDED = frozenset({"rq_issue", "rq_complete"})
 _IGNORED_MAJORS = {"loop": 7, "md": 9, "mdp": None, "device-mapper": None}
 """Drivers above the disks, with their major number where it is fixed: what they carry is seen again at the disk."""
 _NO_MAJOR = 2**32 - 1
+_ATTACH_NS = 1_000_000_000
+"""Longer than loading takes: a request that is younger and was issued unseen was not issued before we were there."""
+_REASONS: tuple[LossReason, ...] = ("no_room", "unseen")
+"""The program's own, by the place in its map."""
 
 
 class BlockProgram:
@@ -43,12 +49,15 @@ class BlockProgram:
         :raises BpfCallFailed: if the kernel refuses; :attr:`reason` says why.
         """
         programs, request_argument = attachable(types)
-        settings = counts.pack_steps() + _SETTINGS.pack(*ignored_majors(root), request_argument, 0)
+        since_ns = time.monotonic_ns() + _ATTACH_NS
+        settings = counts.pack_steps() + _SETTINGS.pack(*ignored_majors(root), request_argument, 0, since_ns)
         self.object = Object("block", settings, programs)
         self._requests = self.object.map("requests")
         self._devices = Entries(self.object.map("devices"))
         self._groups = Entries(self.object.map("groups"))
         self._lost = self.object.map("lost")
+        self._unseen = Unseen(root)
+        self._removed = 0
         self.meter = Meter(self.object)
 
     def disks(self) -> dict[tuple[int, int], DiskTrace]:
@@ -57,8 +66,13 @@ class BlockProgram:
         :raises BpfCallFailed: if a map cannot be read.
         """
         found = {device: disk_trace(new, old) for device, new, old in self._devices.changed()}
-        requests = [value for _, value in self._requests.items()]
-        add_pending(found, requests, time.monotonic_ns())
+        requests = dict(self._requests.items())
+        issued = {key: where for key, value in requests.items() if (where := _issued(value))[1]}
+        over, certain = self._unseen.over(issued, frozenset(found))
+        for key in certain:
+            self._requests.delete(key)
+        self._removed += len(certain)
+        add_pending(found, (value for key, value in requests.items() if key not in over), time.monotonic_ns())
         return {(device >> 32, device & 0xFFFF_FFFF): disk for device, disk in found.items()}
 
     def groups(self) -> dict[int, GroupTrace]:
@@ -68,9 +82,14 @@ class BlockProgram:
         """
         return {inode: group_trace(new, old) for inode, new, old in self._groups.changed()}
 
-    def lost(self) -> int:
-        """Return how many requests there was no room to follow, since loading."""
-        return int.from_bytes(self._lost.lookup(bytes(4)) or b"", "little")
+    def lost(self) -> dict[LossReason, int]:
+        """Return how many requests are not, or not wholly, in the counts, by reason, since loading.
+
+        :raises BpfCallFailed: if the map cannot be read.
+        """
+        found = {reason: self._lost.count(place) for place, reason in enumerate(_REASONS)}
+        found["unseen"] += self._removed
+        return found
 
     def close(self) -> None:
         """Detach and unload."""
@@ -148,6 +167,12 @@ def add_pending(disks: dict[int, DiskTrace], requests: Iterable[bytes], now_ns: 
         age_usec = max(now_ns - made_ns, 0) / 1000
         disk.in_flight += 1
         disk.oldest_in_flight_usec = max(disk.oldest_in_flight_usec or 0.0, age_usec)
+
+
+def _issued(value: bytes) -> tuple[int, int]:
+    """Return the disk of a request, and when it was issued: 0 while it waits in a queue."""
+    _made_ns, issued_ns, device, _group, _write = _PENDING.unpack(value)
+    return device, issued_ns
 
 
 def _gained(new: bytes, old: bytes | None, index: int) -> Histogram:

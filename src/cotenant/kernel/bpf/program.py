@@ -5,6 +5,7 @@ import errno
 import functools
 import os
 import pathlib
+import sys
 from collections.abc import Iterator
 
 from cotenant.kernel.bpf import libbpf
@@ -15,8 +16,8 @@ _BATCH = 32
 """Entries that one call reads: a value holds histograms, some 7 KiB, and the buffers are kept."""
 
 
-class _ProgramInfo(ctypes.Structure):
-    """``struct bpf_prog_info`` up to ``run_cnt`` (Linux 5.1), of which the last two are read."""
+class ProgramInfo(ctypes.Structure):
+    """``struct bpf_prog_info`` up to ``recursion_misses`` (Linux 5.12), of which the last three are read."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -24,6 +25,7 @@ class _ProgramInfo(ctypes.Structure):
         ("_before", ctypes.c_uint8 * 184),
         ("run_time_ns", ctypes.c_uint64),
         ("run_count", ctypes.c_uint64),
+        ("recursion_misses", ctypes.c_uint64),
     )
 
 
@@ -74,6 +76,16 @@ class Map:
         if self._lib.bpf_map_lookup_elem(self._fd, key, value) < 0:
             return None
         return value.raw
+
+    def count(self, place: int) -> int:
+        """Return the number at a place of an array of counters.
+
+        :raises BpfCallFailed: if it cannot be read.
+        """
+        value = self.lookup(place.to_bytes(4, sys.byteorder))
+        if value is None:
+            raise BpfCallFailed(f"map {self.name}", ctypes.get_errno())
+        return int.from_bytes(value, sys.byteorder)
 
     def update(self, key: bytes, value: bytes) -> None:
         """Set the value of a key.
@@ -136,16 +148,24 @@ class Object:
 
     def run_time_ns(self) -> tuple[int, int]:
         """Return how long the programs ran and how often, both only while some process keeps statistics on."""
-        time_ns = count = 0
+        infos = [info for info, _ in self._infos()]
+        return sum(info.run_time_ns for info in infos), sum(info.run_count for info in infos)
+
+    def recursion_misses(self) -> int | None:
+        """Return how often the kernel left a program out that was already running on that CPU, since it was loaded.
+
+        None where the kernel does not tell (before 5.12). Programs at raw tracepoints are left out since 6.1.
+
+        :raises BpfCallFailed: if the kernel refuses.
+        """
+        found = list(self._infos())
+        if any(size < ctypes.sizeof(ProgramInfo) for _, size in found):
+            return None
+        return sum(int(info.recursion_misses) for info, _ in found)
+
+    def _infos(self) -> Iterator[tuple[ProgramInfo, int]]:
         for name, program in self._programs.items():
-            info = _ProgramInfo()
-            size = ctypes.c_uint32(ctypes.sizeof(info))
-            fd = self._lib.bpf_program__fd(program)
-            libbpf.check(
-                self._lib.bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size)), f"program {name}"
-            )
-            time_ns, count = time_ns + info.run_time_ns, count + info.run_count
-        return time_ns, count
+            yield info_of(self._lib.bpf_program__fd(program), name)
 
     def close(self) -> None:
         """Detach and unload."""
@@ -170,6 +190,18 @@ class Statistics:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def info_of(fd: int, name: str) -> tuple[ProgramInfo, int]:
+    """Return what the kernel tells of a program, and how many bytes of that it knows; the rest is 0.
+
+    :raises BpfCallFailed: if the kernel refuses.
+    """
+    info = ProgramInfo()
+    size = ctypes.c_uint32(ctypes.sizeof(info))
+    result = libbpf.library().bpf_obj_get_info_by_fd(fd, ctypes.byref(info), ctypes.byref(size))
+    libbpf.check(result, f"program {name}")
+    return info, size.value
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from cotenant.kernel.bpf.entries import Entries
 from cotenant.kernel.bpf.errors import BpfUnavailable
 from cotenant.kernel.bpf.program import Object
 from cotenant.kernel.tracing import GroupTrace
+from cotenant.model.loss import LossReason
 from cotenant.units.histogram import Histogram
 
 Method = Literal["stamped", "tracked"]
@@ -49,6 +50,7 @@ class RunQueueProgram:
         settings = counts.pack_steps() + _SETTINGS.pack(not on_v1, 0)
         self.object = Object("run_queue", settings, _PROGRAMS[self.method])
         self._groups = Entries(self.object.map("groups"))
+        self._lost = self.object.map("lost")
         self._sampling = self.object.map("sampling")
         self._wanted_per_sec = SAMPLES_PER_CPU_PER_SEC * (os.cpu_count() or 1)
         self._read_at = time.monotonic()
@@ -86,6 +88,13 @@ class RunQueueProgram:
         if shift != self.sampling_shift:
             self._sampling.update(bytes(4), struct.pack("=I", (1 << shift) - 1))
             self.sampling_shift = shift
+
+    def lost(self) -> dict[LossReason, int]:
+        """Return how many of the waits that were looked at are in no count, since loading.
+
+        :raises BpfCallFailed: if the map cannot be read.
+        """
+        return {"no_room": self._lost.count(0)}
 
     def close(self) -> None:
         """Detach and unload."""

@@ -1,5 +1,6 @@
 """All of cotenant's programs as one tracer; what does not load here is unknown with its reason, the rest works."""
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -14,6 +15,7 @@ from cotenant.kernel.bpf.errors import BpfUnavailable
 from cotenant.kernel.bpf.program import Object
 from cotenant.kernel.bpf.run_queue import RunQueueProgram
 from cotenant.kernel.tracing import Trace
+from cotenant.model.loss import Loss
 from cotenant.model.sample import MissingReason
 
 P = TypeVar("P")
@@ -81,6 +83,15 @@ class BpfTracer:
         return sum(costs) * (os.cpu_count() or 1) if costs else None
 
     @property
+    def losses(self) -> tuple[Loss, ...]:
+        """What the loaded programs missed, by reason; without those that the kernel does not tell."""
+        found: list[Loss] = []
+        for part in (self._block, self._run_queue):
+            if not isinstance(part, errors.KernelError):
+                found += _losses(part)
+        return tuple(found)
+
+    @property
     def objects(self) -> tuple[Object, ...]:
         """The objects that are loaded."""
         return tuple(p.object for p in (self._block, self._run_queue) if not isinstance(p, errors.KernelError))
@@ -120,6 +131,17 @@ def _read_run_queue(run_queue: RunQueueProgram, trace: Trace, seconds: float | N
         trace.run_queue, trace.cpu_groups = run_queue.read()
     except errors.KernelError as error:
         trace.run_queue = trace.cpu_groups = error.reason
+
+
+def _losses(part: BlockProgram | RunQueueProgram) -> list[Loss]:
+    name, found = part.object.name, []
+    with contextlib.suppress(errors.KernelError):  # what cannot be read is absent: it is not 0
+        found = [Loss(name, reason, events) for reason, events in part.lost().items()]
+    with contextlib.suppress(errors.KernelError):
+        misses = part.object.recursion_misses()
+        if misses is not None:
+            found.append(Loss(name, "recursion", misses))
+    return found
 
 
 def _state(name: str, part: BlockProgram | RunQueueProgram | errors.KernelError, detail: str) -> Program:
