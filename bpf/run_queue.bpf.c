@@ -32,7 +32,6 @@ __noinline __u64 bucket(__u64 ns)
 
 struct group {
 	__u32 usec[BUCKETS];
-	__u32 count;
 };
 
 struct {
@@ -99,20 +98,19 @@ static __always_inline void count(struct task_struct *task, __u64 waited_ns)
 		}
 	}
 	__sync_fetch_and_add(&group->usec[bounded(bucket(waited_ns))], 1);
-	__sync_fetch_and_add(&group->count, 1);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(switch_stamped, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	__u64 queued_at, now;
+	__u64 queued_at = next->sched_info.last_queued, now;
 
+	/* The scheduler is about to write what was read here, so this costs nothing; the idle task is never queued. */
+	if (!queued_at || !sampled(queued_at))
+		return 0;
 	/* The clock that the stamp is taken from; whatever the task's class, its entity knows its CPU's queue. */
 	now = next->se.cfs_rq->rq->clock;
-	if (!sampled(now) || !next->pid)
-		return 0;
-	queued_at = next->sched_info.last_queued;
-	if (queued_at && now >= queued_at)
+	if (now >= queued_at)
 		count(next, now - queued_at);
 	return 0;
 }
