@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import await_true
 
 from cotenant.kernel import paths, sampler
-from cotenant.kernel.cgroup import classes
+from cotenant.kernel.cgroup import classes, counters
 from cotenant.model.sample import Cgroup
 
 pytestmark = pytest.mark.real
@@ -144,6 +144,33 @@ def test_buffered_writes_are_booked_to_the_group(place: Place, tmp_path: pathlib
     source = sampler.Sampler()
     source.prime()
     child.stdin.write("\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "written\n"
+    if paths.Root().cgroup_version() == "v2":
+        os.sync()
+    sample = source.sample()
+    source.close()
+    group = next(group for group in sample.cgroups if group.path == place.path)
+    assert group.write_bytes_per_sec is not None
+    assert sample.period_s is not None
+    assert group.write_bytes_per_sec * sample.period_s == pytest.approx(8 << 20, rel=0.05)
+
+
+def test_a_group_that_was_quiet_is_read_whole_when_it_wakes_up(place: Place, tmp_path: pathlib.Path) -> None:
+    child = place.run(sys.executable, "-c", WRITE, str(tmp_path / "file"))
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == "open\n"
+    source = sampler.Sampler()
+    source.prime()
+
+    def rests() -> bool:
+        return line(source, place.path) is line(source, place.path)
+
+    await_true(rests, "two samples with the same line, since nothing ran", pause_seconds=0.2)
+    for _ in range(counters.QUIET_READS):
+        source.sample()
+    child.stdin.write("go\n")
     child.stdin.flush()
     assert child.stdout.readline() == "written\n"
     if paths.Root().cgroup_version() == "v2":
