@@ -59,3 +59,13 @@ def test_a_remark_that_cannot_be_written_changes_no_status(tmp_path: pathlib.Pat
         done = subprocess.run([*COTENANT, "replay", file, "--json"], stdout=subprocess.PIPE, stderr=full)
     assert done.returncode == 3
     assert json.loads(done.stdout)["bucket"] == "unknown"
+
+
+@pytest.mark.parametrize(("unbuffered", "printed"), [("1", "now"), ("", "")])
+def test_output_is_as_unbuffered_as_python_is_told_to_be(unbuffered: str, printed: str) -> None:
+    program = (
+        "import os, sys; from cotenant.cli import streams as s; s.open_all(); sys.stdout.write('now'); os._exit(0)"
+    )
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, printed)

@@ -23,6 +23,8 @@ class _Output(io.FileIO):
     """
 
     def write(self, data: "ReadableBuffer", /) -> int:
+        if not data:
+            return 0  # click asks in this way what a stream takes, and passes over the answer of a full disk
         try:
             return super().write(data)
         except OSError as error:
@@ -52,8 +54,9 @@ def open_all() -> None:
 def _over(kind: type[io.FileIO], stream: TextIO, errors: str) -> io.TextIOWrapper:
     """Return a text stream over the same descriptor, flushed as often as the one that is given."""
     assert isinstance(stream, io.TextIOWrapper)
+    raw = kind(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
-        io.BufferedWriter(kind(stream.fileno(), "w", closefd=False)),
+        raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,
         errors=errors,
         line_buffering=stream.line_buffering,
