@@ -110,6 +110,21 @@ def test_a_file_that_the_kernel_lacks_is_reported_once(tree: Tree) -> None:
     assert [writer.apply([write(f"{POD}/cpu.idle", "1")])[0].state for _ in range(3)] == ["refused", "held", "held"]
 
 
+def test_what_the_kernel_refused_is_not_in_force_because_of_us(tree: Tree) -> None:
+    def refuse(descriptor: int, data: bytes) -> int:
+        if data != b"7\n":
+            return os.write(descriptor, data)
+        os.write(descriptor, b"1024\n")  # as a kernel leaves it
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    writer = executor.Executor(tree.root, write=refuse)
+    assert writer.apply([write(SHARES, "7")])[0].state == "refused"
+    assert writer.journalled() == {}
+    writer.apply([write(SHARES, "8")])
+    assert writer.apply([write(SHARES, "7")])[0].state == "refused"
+    assert writer.journalled() == {SHARES: "1024"}
+
+
 def test_a_refused_value_is_not_tried_again_until_it_changes(tree: Tree) -> None:
     writer = executor.Executor(tree.root, write=refusing("cpu.shares", errno.EINVAL))
     states = [writer.apply([write(SHARES, value)])[0].state for value in ("7", "7", "7", "8", "8")]

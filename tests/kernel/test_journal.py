@@ -1,6 +1,7 @@
 import itertools
 import os
 import pathlib
+import shutil
 
 import msgspec
 import pytest
@@ -216,3 +217,30 @@ def test_what_a_tree_says_of_tasks_is_never_done_to_this_machines(tmp_path: path
     result = undo.restore(executor.Executor(tree.root))
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
     assert [left.reason for left in result.failed] == ["the tasks of another root are not this machine's"]
+
+
+def test_compaction_forgets_moved_tasks_that_ended_but_not_where_their_group_has_them_from(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    (tmp_path / "proc").mkdir(exist_ok=True)
+    for group in ("a", "b"):
+        tree.file(f"sys/fs/cgroup/cpu/{group}/tasks")
+    writer = executor.Executor(tree.root)
+
+    def move(group: str, task: int) -> str:
+        (tmp_path / f"proc/{task}").mkdir(exist_ok=True)
+        fields = " ".join(["S", *["0"] * 18, str(task), "0"])
+        (tmp_path / f"proc/{task}/stat").write_text(f"{task} (task) {fields}\n")
+        path = f"sys/fs/cgroup/cpu/{group}/tasks"
+        item = PlanItem(op="move_task", path=path, old="sys/fs/cgroup/cpu", new=str(task), strategy="test", reason="t")
+        return writer.apply([item])[0].state
+
+    moved = [("a", 100), ("a", 101), ("a", 102), ("b", 200), ("b", 201)]
+    assert {move(group, task) for group, task in moved} == {"written"}
+    for task in (100, 102, 200, 201):
+        shutil.rmtree(tmp_path / f"proc/{task}")
+    monkeypatch.setattr(journal.Journal, "is_large", lambda _: True)
+    assert move("a", 103) == "written"
+    kept = {entry.line.task for entry in executor.Executor(tree.root).journal.entries.values()}
+    assert kept == {"101", "103", "201"}

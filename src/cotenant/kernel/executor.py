@@ -149,11 +149,14 @@ class Executor:
 
     def _compact(self) -> None:
         keeping = self._tasks.keeping()
+        moves = self._tasks.last_moves()
 
         def is_alive(entry: journal.Entry) -> bool:
             if entry.line.op in TASK_OPS:
                 return keeping(entry)
-            return self.inode_of_parent(entry.path) == (entry.line.dev, entry.line.ino)
+            if self.inode_of_parent(entry.path) != (entry.line.dev, entry.line.ino):
+                return False
+            return entry.line.op != "move_task" or entry.line.key in moves
 
         self.journal.compact(is_alive)
 
@@ -248,6 +251,8 @@ class Executor:
             self._write_retrying(directory, name, text)
         except OSError:
             self.journal.done(key, current)
+            if self.journal.entries[key].old == current == self.channel.peek(path):
+                self.journal.undone(key)  # nothing is there because of us
             raise
         read = directory.read(name)
         self.journal.done(key, _stripped(read))
@@ -400,7 +405,12 @@ class Executor:
             old = members if plain else item.old or tasks.group_of(self.root, task, path)
             started = tasks.start_time(self.root, task)
             key = self.journal.change(item, path, directory.inode, old, task=task, started=started)
-            self._write_retrying(directory, name, f"{task}\n")
+            try:
+                self._write_retrying(directory, name, f"{task}\n")
+            except OSError:
+                if not plain:  # else the list may have been emptied
+                    self.journal.undone(key)
+                raise
             self.journal.done(key, None)
         return Outcome(item, "written")
 

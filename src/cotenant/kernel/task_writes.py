@@ -91,6 +91,21 @@ class TaskWrites:
 
         return is_needed
 
+    def last_moves(self) -> set[journal.Key]:
+        """Return the keys of moved tasks that live, and of the last one of a group where none does.
+
+        A group that we made still holds their children, and where it has them from is known by one of its entries.
+        """
+        found: dict[str, set[journal.Key]] = {}
+        last: dict[str, journal.Key] = {}
+        for entry in self._journal.of_this_boot():
+            if entry.line.op != "move_task":
+                continue
+            last[entry.path] = entry.line.key
+            if not entry.line.started or tasks.start_time(self._root, entry.line.task) == entry.line.started:
+                found.setdefault(entry.path, set()).add(entry.line.key)
+        return {key for path, one in last.items() for key in found.get(path, {one})}
+
     def _change_of_task(self, item: PlanItem, old: str) -> journal.Key:
         task = str(_task(item))
         started = tasks.start_time(self._root, task)
