@@ -2,6 +2,7 @@ import errno
 import os
 import pathlib
 import resource
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -108,6 +109,21 @@ def test_a_group_that_is_gone_is_dropped(tree: Tree) -> None:
 def test_a_file_that_the_kernel_lacks_is_reported_once(tree: Tree) -> None:
     writer = executor.Executor(tree.root)
     assert [writer.apply([write(f"{POD}/cpu.idle", "1")])[0].state for _ in range(3)] == ["refused", "held", "held"]
+
+
+def test_groups_that_come_and_go_leave_nothing_in_memory(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "COMPACTED_ABOVE_BYTES", 4000)
+    writer = executor.Executor(tree.root)
+    for number in range(200):
+        group = tree.directory / f"sys/fs/cgroup/cpu/kubepods/pod{number}x"
+        shares = f"sys/fs/cgroup/cpu/kubepods/{group.name}/cpu.shares"
+        tree.file(shares, "1024")
+        writer.apply([write(shares, "512")])
+        tree.file(shares, "1024")  # somebody else
+        writer.apply([write(shares, "512")])
+        shutil.rmtree(group)
+    assert writer.remembered < 50
+    assert writer.rewrites.total == 200
 
 
 def test_what_the_kernel_refused_is_not_in_force_because_of_us(tree: Tree) -> None:
@@ -361,3 +377,14 @@ def test_what_is_no_kernel_file_is_neither_waited_for_nor_written(tmp_path: path
     states = [outcome.state for outcome in executor.Executor(tree.root).apply(plan)]
     assert set(states) <= {"refused", "failed", "gone"}, states
     assert outside.read_text() == "1024\n"
+
+
+def test_a_group_that_somebody_made_again_under_our_name_is_theirs(tree: Tree) -> None:
+    made = "sys/fs/cgroup/cpu/made"
+    writer = executor.Executor(tree.root)
+    writer.apply([PlanItem(op="mkdir", path=made, strategy="test", reason="a test")])
+    (tree.directory / made).rename(tree.directory / "sys/fs/cgroup/cpu/kept")  # its inode is not given away
+    (tree.directory / made).mkdir()
+    (outcome,) = writer.apply([PlanItem(op="rmdir", path=made, strategy="test", reason="a test")])
+    assert outcome.state == "left_out"
+    assert (tree.directory / made).is_dir()

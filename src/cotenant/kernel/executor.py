@@ -8,7 +8,18 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from cotenant.kernel import channel, errno_table, journal, lock, paths, refusals, rewriter, task_writes, tasks
+from cotenant.kernel import (
+    channel,
+    errno_table,
+    group_writes,
+    journal,
+    lock,
+    paths,
+    refusals,
+    rewriter,
+    task_writes,
+    tasks,
+)
 from cotenant.kernel.outcome import EvictCallback, Outcome
 from cotenant.model.enforcement import Contest
 from cotenant.units import contents
@@ -70,6 +81,7 @@ class Executor:
         self._evict = evict
         self._sleep = sleep
         self._refusals = refusals.Refusals(self.clock)
+        self._groups = group_writes.GroupWrites(root, self.channel, self.journal, self._refusals, self._write_retrying)
         self._ours: dict[str, tuple[tuple[int, int], str]] = {}
         self._tops = frozenset(root.relative(mount.path) for mount in root.cgroup_mounts())
         self._load()
@@ -111,6 +123,11 @@ class Executor:
         except OSError:
             return None
         return (status.st_dev, status.st_ino)
+
+    @property
+    def remembered(self) -> int:
+        """How many files' values are kept in memory, to tell when somebody else has written them."""
+        return len(self._ours)
 
     def contested(self) -> list[Contest]:
         """Return the files that somebody keeps writing over: protect on another level."""
@@ -159,6 +176,10 @@ class Executor:
             return entry.line.op != "move_task" or entry.line.key in moves
 
         self.journal.compact(is_alive)
+        # Groups come and go: what is known of their files is no more than what the journal keeps.
+        kept = {entry.path for entry in self.journal.of_this_boot()}
+        self._ours = {path: ours for path, ours in self._ours.items() if path in kept}
+        self.rewrites.keep(kept)
 
     def _examine(self, items: Sequence[PlanItem]) -> list[Outcome]:
         """Return ``planned`` for each item that would change something, else why not; reads only."""
@@ -184,9 +205,9 @@ class Executor:
             return Outcome(item, "planned")
         operation = {
             "write": self._write,
-            "mkdir": self._mkdir,
-            "rmdir": self._rmdir,
-            "move_task": self._move_task,
+            "mkdir": self._groups.mkdir,
+            "rmdir": self._groups.rmdir,
+            "move_task": self._groups.move_task,
             "set_policy": self._tasks.set_policy,
             "core_cookie": self._tasks.set_cookie,
         }[item.op]
@@ -336,47 +357,6 @@ class Executor:
         self._ours.pop(path, None)
         self.rewrites.forget(path)
 
-    # --- directories ------------------------------------------------------------------------------------------------
-
-    def _mkdir(self, item: PlanItem, commit: bool) -> Outcome:
-        path = item.path or ""
-        name = os.path.basename(path)
-        with self.channel.parent(path) as parent:
-            if parent.is_directory(name):
-                return Outcome(item, "same")
-            if self._refusals.is_held(path, item.new, parent.inode):
-                return Outcome(item, "held")
-            if not commit:
-                return Outcome(item, "planned")
-            key = self.journal.change(item, path, parent.inode, None)
-            try:
-                parent.mkdir(name)
-            except OSError:
-                self.journal.undone(key)
-                raise
-            made = parent.inode_of(name)
-            self.journal.done(key, None if made is None else str(made[1]))
-        return Outcome(item, "written")
-
-    def _rmdir(self, item: PlanItem, commit: bool) -> Outcome:
-        path = item.path or ""
-        name = os.path.basename(path)
-        with self.channel.parent(path) as parent:
-            group = parent.inode_of(name)
-            if group is None:
-                return Outcome(item, "same")
-            if not commit:
-                return Outcome(item, "planned")
-            key = self.journal.key(path, parent.inode, "mkdir")
-            if key not in self.journal.entries:
-                return Outcome(item, "left_out", f"{path}: only groups that cotenant made are removed")
-            parent.rmdir(name)
-            self.journal.undone(key)
-        for entry in list(self.journal.of_this_boot()):  # what was in it went with it
-            if os.path.dirname(entry.path) == path and (entry.line.dev, entry.line.ino) == group:
-                self.journal.undone(entry.line.key)
-        return Outcome(item, "written")
-
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def _on_task(self, operation: Callable[[PlanItem, bool], Outcome], item: PlanItem, commit: bool) -> Outcome:
@@ -388,31 +368,6 @@ class Executor:
     def _task(self, item: PlanItem) -> tuple[int, int]:
         """Return what tells a task from a later one with its number, in the place of a directory's inode."""
         return (0, int(tasks.start_time(self.root, os.path.basename(item.path or "")) or 0))
-
-    def _move_task(self, item: PlanItem, commit: bool) -> Outcome:
-        path, task = item.path or "", (item.new or "").strip()
-        name = os.path.basename(path)
-        with self.channel.parent(path) as directory:
-            members = directory.read(name)
-            if task in members.split():
-                return Outcome(item, "same")
-            if self._refusals.is_held(path, task, directory.inode):
-                return Outcome(item, "held")
-            if not commit:
-                return Outcome(item, "planned")
-            # On an ordinary file system the list is the state; in a kernel's, where the task came from is.
-            plain = directory.is_plain(name)
-            old = members if plain else item.old or tasks.group_of(self.root, task, path)
-            started = tasks.start_time(self.root, task)
-            key = self.journal.change(item, path, directory.inode, old, task=task, started=started)
-            try:
-                self._write_retrying(directory, name, f"{task}\n")
-            except OSError:
-                if not plain:  # else the list may have been emptied
-                    self.journal.undone(key)
-                raise
-            self.journal.done(key, None)
-        return Outcome(item, "written")
 
 
 def _stripped(text: str | None) -> str | None:

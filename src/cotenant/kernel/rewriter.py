@@ -1,6 +1,7 @@
 """Who keeps writing over our values: kubelet each minute and systemd on reload are expected, more is a contest."""
 
 import collections
+from collections.abc import Set
 
 from cotenant.model.enforcement import Contest
 from cotenant.units.clock import Clock
@@ -43,6 +44,11 @@ class Rewrites:
             for path, times in self._times.items()
             if self.is_contested(path)
         ]
+
+    def keep(self, paths: Set[str]) -> None:
+        """Drop what is known of every other file."""
+        for path in self._times.keys() - paths:
+            self.forget(path)
 
     def forget(self, path: str) -> None:
         """Drop what is known of a file that is gone."""

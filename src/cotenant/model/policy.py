@@ -1,4 +1,4 @@
-"""Policy of one node: Koordinator's NodeSLO, with its fields, its defaults and its valid ranges.
+"""Policy of one node: Koordinator's NodeSLO, with its fields and its defaults.
 
 A field that is left out is None here; the methods give the value in force. Unknown keys are ignored, as in every
 object from an API server. A value out of its range counts as left out and is named beside the policy.
@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
+from cotenant.model import policy_values
 from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED, problem
 
@@ -258,82 +259,6 @@ DEFAULT_SPEC: Mapping[str, Mapping[str, Any]] = {
 """What a manager writes where nothing is configured. It leaves the classes of ``resourceQOSStrategy`` out: what an
 enabled class does not say is the node's default, by class, below and above."""
 
-_PERCENT = (0, 100)
-_AMOUNT = (0, (1 << 63) - 1)
-RANGES: Mapping[str, tuple[int, int]] = {
-    "cpuSuppressThresholdPercent": _PERCENT,
-    "cpuSuppressMinPercent": _PERCENT,
-    "memoryEvictThresholdPercent": _PERCENT,
-    "memoryEvictLowerPercent": _PERCENT,
-    "memoryAllocatableEvictThresholdPercent": (0, 1 << 31),
-    "memoryAllocatableEvictLowerPercent": (0, 1 << 31),
-    "cpuEvictBESatisfactionUpperPercent": _PERCENT,
-    "cpuEvictBESatisfactionLowerPercent": _PERCENT,
-    "cpuEvictBEUsageThresholdPercent": _PERCENT,
-    "cpuEvictTimeWindowSeconds": (1, 1 << 31),
-    "cpuEvictThresholdPercent": _PERCENT,
-    "cpuEvictLowerPercent": _PERCENT,
-    "cpuAllocatableEvictThresholdPercent": (0, 1 << 31),
-    "cpuAllocatableEvictLowerPercent": (0, 1 << 31),
-    "allocatableEvictPriorityThreshold": (-(1 << 31), 7999),
-    "groupIdentity": (-1, 2),
-    "schedIdle": (0, 1),
-    "minLimitPercent": _PERCENT,
-    "lowLimitPercent": _PERCENT,
-    "throttlingPercent": _PERCENT,
-    "wmarkRatio": _PERCENT,
-    "wmarkScalePermill": (1, 1000),
-    "wmarkMinAdj": (-25, 50),
-    "priorityEnable": (0, 1),
-    "priority": (0, 12),
-    "oomKillGroup": (0, 1),
-    "pageCacheLimitPercent": _PERCENT,
-    "pageCacheLimitSize": _AMOUNT,
-    "catRangeStartPercent": _PERCENT,
-    "catRangeEndPercent": _PERCENT,
-    "mbaPercent": (1, 100),
-    "ioWeightPercent": (1, 100),
-    **dict.fromkeys(("readIOPS", "writeIOPS", "readBPS", "writeBPS", "readLatency", "writeLatency"), _AMOUNT),
-    "readLatencyPercent": _PERCENT,
-    "writeLatencyPercent": _PERCENT,
-    **dict.fromkeys(("modelReadBPS", "modelReadSeqIOPS", "modelReadRandIOPS"), _AMOUNT),
-    **dict.fromkeys(("modelWriteBPS", "modelWriteSeqIOPS", "modelWriteRandIOPS"), _AMOUNT),
-    "cpuBurstPercent": (1, 10000),
-    "cfsQuotaBurstPercent": (100, 1 << 31),
-    "cfsQuotaBurstPeriodSeconds": (-1, 1 << 31),
-    "sharePoolThresholdPercent": _PERCENT,
-    "minFreeKbytesFactor": (1, 1 << 31),
-    "watermarkScaleFactor": (1, 400),
-    "memcgReapBackGround": (0, 1),
-    "schedGroupIdentityEnabled": (0, 1),
-    "pageCacheLimitEnabled": (0, 1),
-}
-"""By field name: the values that mean something."""
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "cpuSuppressPolicy": ("cpuset", "cfsQuota"),
-    "cpuEvictPolicy": ("evictByRealLimit", "evictByAllocatable"),
-    "cpuPolicy": ("groupIdentity", "coreSched"),
-    "netQOSPolicy": ("tc", "terway-qos"),
-    "policy": ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
-    "type": ("device", "volumegroup", "podvolume"),
-    "base": ("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"),
-}
-"""By field name: the words that mean something."""
-_NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
-QUANTITIES: frozenset[str] = frozenset({"totalNetworkBandwidth", *_NETWORK})
-"""By field name: texts that are quantities (a number of network QoS is a percentage of the total instead)."""
-_NAMED = frozenset(key for key in CHOICES if key.endswith("Policy"))
-"""Those whose name means one thing wherever it stands."""
-ORDERED: tuple[tuple[str, str], ...] = (
-    ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
-    ("memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent"),
-    ("cpuEvictLowerPercent", "cpuEvictThresholdPercent"),
-    ("cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent"),
-    ("cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent"),
-    ("catRangeStartPercent", "catRangeEndPercent"),
-)
-"""Fields of one object, of which the first must be below the second."""
-
 
 def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, ...]]:
     """Return the policy in a NodeSLO object (parsed YAML or JSON), and what is wrong with single values in it.
@@ -405,10 +330,12 @@ def _within_range(value: Any, place: str, complaints: list[str]) -> Any:
         return value
     kept = {}
     for key, item in value.items():
-        words = CHOICES.get(key) if key in _NAMED or place.endswith("cpuBurstStrategy") else None
+        words = (
+            policy_values.CHOICES.get(key) if key in policy_values.NAMED or place.endswith("cpuBurstStrategy") else None
+        )
         if words and isinstance(item, str) and item and item not in words:
             complaints.append(f"{place}.{key}: {item!r} is none of {', '.join(words)}")
-        bounds = RANGES.get(key)
+        bounds = policy_values.RANGES.get(key)
         number = _whole(item) if bounds else None
         if bounds and number is not None and not bounds[0] <= number <= bounds[1]:
             complaints.append(f"{place}.{key}: {number} is not within {bounds[0]}..{bounds[1]}; ignored")

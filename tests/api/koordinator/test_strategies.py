@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cotenant.api.koordinator import strategies
 from cotenant.api.koordinator.strategies import complaints, known, merge
-from cotenant.model import policy
+from cotenant.model import policy, policy_values
 
 numbers = st.integers(0, 100)
 blocks = st.lists(st.fixed_dictionaries({"name": st.sampled_from(["/dev/a", "/dev/b"])}), max_size=2)
@@ -53,12 +53,12 @@ def test_the_order_of_laying_over_does_not_matter_but_who_lies_on_top_does(
 def test_what_is_known_stays_as_it_is_and_is_right(value: dict[str, Any]) -> None:
     unknown: list[str] = []
     assert known(value, policy.QosStrategy, unknown) == value
-    checks = strategies.Checks(policy.RANGES, policy.CHOICES, policy.ORDERED)
+    checks = strategies.Checks(policy_values.RANGES, policy_values.CHOICES, policy_values.ORDERED)
     assert (unknown, list(complaints(value, policy.QosStrategy, checks))) == ([], [])
 
 
 def test_the_defaults_are_right() -> None:
-    checks = strategies.Checks(policy.RANGES, policy.CHOICES, policy.ORDERED)
+    checks = strategies.Checks(policy_values.RANGES, policy_values.CHOICES, policy_values.ORDERED)
     kinds = {
         "resourceUsedThresholdWithBE": policy.ThresholdStrategy, "resourceQOSStrategy": policy.QosStrategy,
         "cpuBurstStrategy": policy.CpuBurstStrategy, "systemStrategy": policy.SystemStrategy,

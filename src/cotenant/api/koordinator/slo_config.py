@@ -13,7 +13,7 @@ import msgspec
 from cotenant.api import selector
 from cotenant.api.errors import ApiError
 from cotenant.api.koordinator import colocation, strategies
-from cotenant.model import policy
+from cotenant.model import policy, policy_values
 from cotenant.units.malformed import MALFORMED, problem
 
 Key = Literal[
@@ -50,7 +50,9 @@ class _Form:
         return "nodeConfigs" if self.flat else "nodeStrategies"
 
 
-_POLICY = strategies.Checks(policy.RANGES, policy.CHOICES, policy.ORDERED, policy.QUANTITIES)
+_POLICY = strategies.Checks(
+    policy_values.RANGES, policy_values.CHOICES, policy_values.ORDERED, policy_values.QUANTITIES
+)
 _FORMS: Mapping[Key, _Form] = {
     "colocation-config": _Form(
         colocation.ColocationStrategy,
