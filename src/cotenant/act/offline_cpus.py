@@ -21,6 +21,7 @@ def cpu_count(cpus: int, target: float, old: int) -> int:
 
 
 def hold(draft: Draft, target: float) -> None:
+    """Hold offline work to a target in thousandths of a CPU, by whole CPUs for all its groups."""
     snapshot = draft.snapshot
     available = cpu_pool.offline_pool(snapshot)
     if not available:
@@ -89,6 +90,7 @@ def _is_held(group: PodGroup) -> bool:
 
 
 def widen(draft: Draft, reason: str) -> None:
+    """Let offline work run on every CPU that is not reserved or exclusive."""
     snapshot = draft.snapshot
     if "CPU sets" in snapshot.left_to_others:
         return
@@ -100,6 +102,7 @@ def widen(draft: Draft, reason: str) -> None:
 
 
 def release(draft: Draft, reason: str) -> None:
+    """Give back the CPUs that were there before us, where we still hold them."""
     snapshot = draft.snapshot
     if "CPU sets" in snapshot.left_to_others:
         return

@@ -35,6 +35,7 @@ def quota_usec(cpus: int, target: float, current: Limit, period_usec: int = cgro
 
 
 def hold(draft: Draft, target: float) -> None:
+    """Hold offline work to a target in thousandths of a CPU, by the directory's quota and the shares of pods apart."""
     snapshot = draft.snapshot
     directory = directory_of(snapshot)
     apart = groups_apart(snapshot)
@@ -138,6 +139,7 @@ def _current_total(snapshot: Snapshot, directory: str | None, apart: Sequence[Po
 
 
 def lift(draft: Draft, reason: str) -> None:
+    """Let offline work have what it wants: no quota of the directory, each group's own limit again."""
     directory = directory_of(draft.snapshot)
     if directory and "group quotas" not in draft.snapshot.left_to_others:
         cgroup.set_quota(draft, directory, NONE, reason)
@@ -145,6 +147,7 @@ def lift(draft: Draft, reason: str) -> None:
 
 
 def release(draft: Draft, reason: str) -> None:
+    """Give back what was there before us, where we still hold it."""
     snapshot = draft.snapshot
     if "group quotas" in snapshot.left_to_others:
         return

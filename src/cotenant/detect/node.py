@@ -52,6 +52,7 @@ def is_null(node: yaml.Node) -> bool:
 
 
 def line_of(node: yaml.Node) -> int:
+    """Return the line of a file, from 1, that a node begins in."""
     return int(node.start_mark.line) + 1
 
 

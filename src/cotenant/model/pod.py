@@ -243,6 +243,7 @@ def resource_status_of(annotations: Mapping[str, str]) -> ResourceStatus:
 
 
 def read_resource_status(status: Mapping[str, Any]) -> ResourceStatus:
+    """Return what koord-scheduler gave a pod; a field of the wrong type counts as not given."""
     cpuset = status.get("cpuset")
     listed = status.get("numaNodeResources")
     nodes = [entry.get("node", 0) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
