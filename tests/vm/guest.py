@@ -3,6 +3,7 @@
 Plain Python, run by ``machine.boot``; prints one JSON object with what each part found and how long it took.
 """
 
+import faulthandler
 import json
 import os
 import pathlib
@@ -37,13 +38,19 @@ V1 = {
 }
 
 
+STANDS_STILL_SECONDS = 240
+"""After so many seconds, and so many more, the guest tells where it is: whoever waits for it sees what it waits for."""
+
+
 def main() -> None:
+    faulthandler.dump_traceback_later(STANDS_STILL_SECONDS, repeat=True)
     root = paths.Root()
     found: dict[str, Any] = {"kernel": os.uname().release, "version": root.cgroup_version()}
     found["smt"] = [[cpu.id, cpu.core] for cpu in topology.read(root).cpus]
     found["seconds"], found["failed"] = {}, {}
     for name, part in PARTS[sys.argv[1]].items():
         begin = time.monotonic()
+        print(f"part {name}", flush=True)
         try:
             found[name] = part(root)
         except Exception:  # noqa: BLE001 - the other parts say what they have to say; a test fails with this text

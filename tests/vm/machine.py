@@ -22,8 +22,14 @@ from tests.vm.parts.work import GUEST
 
 CACHE = pathlib.Path(os.environ.get("COTENANT_VM_CACHE", pathlib.Path.home() / ".cache/cotenant/vm"))
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-BOOT_SECONDS = 1800
+BOOT_SECONDS = 600
 """A boot and all parts take about a minute on an idle machine; a busy one stands still for as long, more than once."""
+BOOTS = 3
+"""A guest of 6.1 once stood still for no reason that was found: it is booted anew, and what it did is printed.
+``guest.py`` tells where it is when it takes long.
+"""
+TIMED_OUT = 124
+"""How ``timeout`` ends where it had to end the guest."""
 DISK_BYTES = 64 << 20
 MODULES = {
     "6.12": ("virtio_blk", "netfs", "9pnet", "9pnet_virtio", "9p"),
@@ -123,8 +129,6 @@ def boot(series: str, version: int, script: pathlib.Path, directory: pathlib.Pat
     result = directory / "result"
     result.mkdir()
     disk = directory / "disk"
-    with open(disk, "wb") as stream:
-        stream.truncate(DISK_BYTES)
     initramfs = _initramfs(found, series, version, " ".join([str(script), *words]), directory)
     command = [
         *("timeout", "--kill-after=5", str(BOOT_SECONDS), "qemu-system-x86_64"),
@@ -136,10 +140,16 @@ def boot(series: str, version: int, script: pathlib.Path, directory: pathlib.Pat
         *_share("host", "/", "multidevs=remap,readonly=on"),
         *_share("result", str(result), "multidevs=remap"),
     ]
-    console = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-    output = _text(result / "output")
+    for _ in range(BOOTS):
+        with open(disk, "wb") as stream:
+            stream.truncate(DISK_BYTES)
+        console = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+        output = _text(result / "output")
+        if console.returncode != TIMED_OUT:
+            break
+        print(f"the guest stood still:\n{console.stdout[-3000:]}\n{output[-6000:]}")
     # A guest that panics ends QEMU with 0: only the status that the script left counts.
-    assert _text(result / "status").strip() == "0", f"console:\n{console.stdout[-3000:]}\noutput:\n{output[-3000:]}"
+    assert _text(result / "status").strip() == "0", f"console:\n{console.stdout[-3000:]}\noutput:\n{output[-6000:]}"
     return dict(json.loads(output.strip().splitlines()[-1]))
 
 
