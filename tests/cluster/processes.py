@@ -49,8 +49,8 @@ class Processes:
         path = self._directory / f"{name}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
-    def stop(self, name: str, timeout_seconds: float = 10) -> None:
-        """Ask one program to end, wait, and insist: an API server waits a minute for those who watch it."""
+    def stop(self, name: str, timeout_seconds: float = 60) -> None:
+        """Ask one program to end, wait, and insist."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             pid = self.pid(name)
             if pid is None:
