@@ -12,6 +12,7 @@ import msgspec
 
 from cotenant.detect import catalogue, registry, rules
 from cotenant.model import evaluation, sample
+from cotenant.units import grain
 
 HARD_LIMITS: dict[evaluation.HardLimit, str] = {
     "psiMemoryFull": "psi.memory_full_ratio",
@@ -21,7 +22,6 @@ HARD_LIMITS: dict[evaluation.HardLimit, str] = {
 
 _BLOCK_PERCENTILES = {"block.p50_usec": 0, "block.p95_usec": 1, "block.p99_usec": 2}
 _DEVICE_PERCENTILES = {"p50_usec": 0, "p95_usec": 1, "p99_usec": 2}
-_GRAIN = 1e-12
 _SHARES = ("memory.refault_per_sec", "memory.swap_out_per_sec")
 
 
@@ -168,7 +168,7 @@ def leave_point(normal: float, threshold: float, leave_ratio: float, falling: bo
 
 def at_or_past(point: float, falling: bool) -> float:
     """Return the point a hair earlier, so that the last digit of a mean does not lead astray."""
-    return point + _GRAIN * abs(point) if falling else point - _GRAIN * abs(point)
+    return point + grain.RATIO * abs(point) if falling else point - grain.RATIO * abs(point)
 
 
 def _device_field(name: str) -> tuple[str, str]:

@@ -271,22 +271,19 @@ def _read(detection: compiled.CompiledDetection, view: reading.NodeView) -> _Rea
     The fall-back signals follow where it is not known through them, or where no signal of the online class tells that
     should.
     """
-    found = _Read(detection.signals, [])
+    found = _Read((), [])
     online = False
-    for entry in detection.signals:
-        read = view.read(entry)
-        found.readings.append(read)
-        if read.index is not None:
-            found.take(entry, read, read.index)
-            online = online or (entry.online and not entry.rule.supporting)
-    found.direct = found.certain
-    if not (online if detection.has_online else found.direct):
-        found.entries += detection.fallback
-        for entry in detection.fallback:
+    for entries in (detection.signals, detection.fallback):
+        found.direct = found.certain
+        if online if detection.has_online else found.direct:
+            break
+        found.entries += entries
+        for entry in entries:
             read = view.read(entry)
             found.readings.append(read)
             if read.index is not None:
                 found.take(entry, read, read.index)
+                online = online or (entry.online and not entry.rule.supporting)
     return found
 
 

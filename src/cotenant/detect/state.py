@@ -9,9 +9,7 @@ from typing import Literal
 
 from cotenant.detect import rules
 from cotenant.model import evaluation
-
-_GRAIN_SECONDS = 1e-6
-"""Differences of monotonic readings carry rounding noise; a second is a second."""
+from cotenant.units import grain
 
 CALM_INDEX = 0.25
 """Below it, and known, a node is calm enough to learn what its groups usually use."""
@@ -23,8 +21,6 @@ _BOUNDS: tuple[tuple[evaluation.Bucket, float, float], ...] = (
     ("high", 0.5, 0.75),
     ("severe", 0.75, 1.0),
 )
-_GRAIN = 1e-12
-"""An index of 0.5 may be a hair less in binary, and is at its bound all the same."""
 _HYSTERESIS = 0.2
 """A bucket is left downwards only a fifth of its own width below its lower bound."""
 
@@ -44,8 +40,8 @@ class Leaving:
             return False
         self.calm_s = 0.0 if self.calm_s is None else self.calm_s + step_s
         return (
-            self.calm_s >= hysteresis.leave_for_seconds - _GRAIN_SECONDS
-            and self.held_s >= hysteresis.min_hold_seconds - _GRAIN_SECONDS
+            self.calm_s >= hysteresis.leave_for_seconds - grain.SECONDS
+            and self.held_s >= hysteresis.min_hold_seconds - grain.SECONDS
         )
 
 
@@ -61,7 +57,7 @@ class DetectionState:
     def unknown(self, at: float, hysteresis: rules.Hysteresis) -> None:
         """Count an evaluation in which no signal is known: the timers stand still."""
         self._reached = 0
-        if self._known_at is None or at - self._known_at >= hysteresis.leave_for_seconds - _GRAIN_SECONDS:
+        if self._known_at is None or at - self._known_at >= hysteresis.leave_for_seconds - grain.SECONDS:
             self.triggered = None
 
     def known(self, at: float, step_s: float, reached: bool, calm: bool, hysteresis: rules.Hysteresis) -> None:
@@ -110,20 +106,20 @@ class HardState:
             self._past_since = None
         else:
             self._past_since = at if self._past_since is None else self._past_since
-            if at - self._past_since >= hysteresis.hard_enter_for_seconds - _GRAIN_SECONDS:
+            if at - self._past_since >= hysteresis.hard_enter_for_seconds - grain.SECONDS:
                 self.in_force = True
                 self._leaving = Leaving()
 
 
 def round_half_up(mean: float) -> float:
-    """Return a ratio rounded half up to 0.0001 (a half is not exact in binary, so it may be a hair less)."""
-    scaled = mean * 10_000 + 0.5 + 1e-7
-    return math.floor(scaled) / 10_000 if math.isfinite(scaled) else mean
+    """Return a ratio rounded half up to 0.0001."""
+    scaled = mean * 10_000
+    return math.floor(scaled + grain.HALF_UP) / 10_000 if math.isfinite(scaled) else mean
 
 
 def bucket_of(index: float) -> evaluation.Bucket:
     """Return the bucket of an index in 0..1, without hysteresis."""
-    index += _GRAIN
+    index += grain.RATIO
     return next(name for name, _, upper in _BOUNDS if index < upper or upper == 1.0)
 
 
@@ -135,5 +131,5 @@ def bucket_after(before: evaluation.Bucket, index: float | None) -> evaluation.B
     if before == "unknown":
         return name
     lower, upper = next((lower, upper) for known, lower, upper in _BOUNDS if known == before)
-    held = lower - _HYSTERESIS * (upper - lower) <= index + _GRAIN < lower
+    held = lower - _HYSTERESIS * (upper - lower) <= index + grain.RATIO < lower
     return before if held else name

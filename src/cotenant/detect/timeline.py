@@ -4,8 +4,7 @@ import datetime
 
 from cotenant.detect import errors
 from cotenant.model import sample
-
-_GRAIN_SECONDS = 1e-6
+from cotenant.units import grain
 
 
 class Timeline:
@@ -40,7 +39,7 @@ class Timeline:
             step_s = now + self._shift_s - self.at
         else:
             step_s = _wall_step_s(taken, self._time)
-        if step_s is not None and step_s < -_GRAIN_SECONDS:
+        if step_s is not None and step_s < -grain.SECONDS:
             step_s = None
         if step_s is None:
             self._shift_s = 0.0

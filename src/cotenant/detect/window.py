@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cotenant.model.sample import Device, MissingReason
-from cotenant.units import histogram
+from cotenant.units import grain, histogram
 
 LEAST_VALUES = 3
 GAP_PERIODS = 3
@@ -21,7 +21,6 @@ JITTER = 1.05
 """Sampling is never exact: a gap counts as longer than 3 periods from 3.15 on."""
 LEAST_COMPLETIONS = 30
 """A percentile of fewer requests is the luck of one of them."""
-_TIME_GRAIN_SECONDS = 1e-6
 
 
 def gap_limit_s(periods: Collection[float]) -> float:
@@ -77,7 +76,7 @@ class Window:
         self._times.append(at)
         self._rows.append(values)
         self._periods.append(period_s if period_s is not None and period_s > 0 else 1.0)
-        oldest = at - self.seconds + _TIME_GRAIN_SECONDS
+        oldest = at - self.seconds + grain.SECONDS
         while self._times[0] <= oldest:
             self._times.popleft()
             self._rows.popleft()
@@ -217,7 +216,7 @@ class LatencyWindow:
 
     def drop_before(self, at: float) -> None:
         """Drop what is older than the window that ends at this time."""
-        oldest = at - self.seconds + _TIME_GRAIN_SECONDS
+        oldest = at - self.seconds + grain.SECONDS
         while self._rows and self._rows[0].at <= oldest:
             row = self._rows.popleft()
             if row.histogram is not None:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 from cotenant.api.reading import Row
 from cotenant.scheduler.rules import Preset
-
-_GRAIN = 1e-9
-"""A half is not always exact in binary: 1 - 0.65 is a hair less than 0.35, and must still be rounded up."""
+from cotenant.units import grain
 
 
 def effective_levels(rows: Sequence[Row | None], preset: Preset) -> list[float]:
@@ -26,7 +24,7 @@ def effective_levels(rows: Sequence[Row | None], preset: Preset) -> list[float]:
 def kube_scores(effective: Sequence[float]) -> list[int]:
     """Return whole scores in 0..10: kube-scheduler ignores an answer that holds anything else."""
     floor = math.floor
-    return [floor(10 * (1 - e) + (0.5 + _GRAIN)) for e in effective]
+    return [floor(10 * (1 - e) + grain.HALF_UP) for e in effective]
 
 
 def volcano_scores(effective: Sequence[float], weight: float) -> list[float]:
