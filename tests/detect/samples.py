@@ -22,6 +22,16 @@ def at(second: float, node: str = "n1", **groups: Any) -> sample.Sample:
     return sample.decode(sample._encoder.encode(value))
 
 
+def psi(second: float, value: float | None, **more: Any) -> sample.Sample:
+    """Return the sample whose only value is the time stalled on I/O."""
+    return at(second, psi={"io_some_ratio": value}, **more)
+
+
+def series(values: list[float | None], start: int = 0) -> list[sample.Sample]:
+    """Return one such sample a second."""
+    return [psi(start + second, value) for second, value in enumerate(values)]
+
+
 def counts(**by_latency: int) -> dict[str, float]:
     """Return a histogram in JSON: ``counts(_100=50, _90000=2)`` is 50 requests of 100 µs and 2 of 90 ms."""
     made = histogram.Histogram()
