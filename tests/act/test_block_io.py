@@ -3,6 +3,8 @@ from typing import Any
 
 from tests.act.machine import Machine, writes
 
+from cotenant.act.draft import Plan
+
 Make = Callable[..., Machine]
 
 
@@ -101,6 +103,57 @@ def test_limits_that_we_set_are_lifted_when_they_are_off(machine: Make) -> None:
     assert node.plan({}).items == ()
     node.enforce({}, journal={path: ""})
     assert node.kernel.read(path) == ""
+
+
+def journal_of(plan: Plan) -> dict[str, str | None]:
+    """Return what the journal says after a plan was carried out."""
+    return {str(item.path): item.old for item in plan.items if item.op == "write"}
+
+
+def test_weights_and_costs_that_we_set_come_back_to_what_they_were(machine: Make) -> None:
+    for flavour, weight, qos in (
+        ("mainline-v2", "io.weight", "io.cost.qos"),
+        ("anolis-bvt", "blkio.cost.weight", "blkio.cost.qos"),
+    ):
+        node = disk(machine(flavour))
+        top = node.path("blkio", "", qos)
+        place = node.path("blkio", "kubepods/besteffort", weight)
+        node.extra |= {top: "", place: "100"}
+        wanted = slo(be=blocks(ioWeightPercent=10), root=blocks())
+        plan = node.plan(wanted)
+        node.extra |= {top: "254:0 enable=1 ctrl=user", place: "254:0 10"}
+        off = node.plan({}, journal=journal_of(plan))
+        assert list(writes(off, weight).values()) == ["254:0 default"]
+        assert list(writes(off, qos).values()) == ["254:0 enable=0"]
+        assert node.plan({}).items == ()  # without a write of ours they are somebody else's
+
+
+def test_what_the_policy_names_no_more_is_given_back_line_by_line(machine: Make) -> None:
+    node = disk(machine("mainline-v2"))
+    node.kernel.devices = ("254:0", "254:16", "254:32")
+    node.extra["sys/class/block/vdb/dev"] = "254:16\n"
+    node.write("blkio", "kubepods/besteffort", "io.max", "254:0 wiops=7")
+    node.write("blkio", "kubepods/besteffort", "io.max", "254:32 rbps=9")
+    second = {"name": "vdb", "ioCfg": {"readBPS": 4096}}
+    first = blocks(readBPS=1 << 20, writeIOPS=5)["blocks"][0]
+    plan = node.enforce(slo(be={"enable": True, "blocks": [first, second]}))
+    journal = {node.path("blkio", "kubepods/besteffort", "io.max"): plan.items[0].old}
+    node.enforce(slo(be=blocks(readBPS=1 << 20)), journal=journal)
+    lines = node.read("blkio", "kubepods/besteffort", "io.max").splitlines()
+    assert lines == ["254:0 rbps=1048576 wbps=max riops=max wiops=7", "254:32 rbps=9 wbps=max riops=max wiops=max"]
+    node.enforce({}, journal=journal)
+    lines = node.read("blkio", "kubepods/besteffort", "io.max").splitlines()
+    assert lines == ["254:0 rbps=max wbps=max riops=max wiops=7", "254:32 rbps=9 wbps=max riops=max wiops=max"]
+
+
+def test_a_pod_on_its_way_out_keeps_its_limits(machine: Make) -> None:
+    node = disk(machine())
+    group = node.pod("a", "BestEffort", "BE")
+    plan = node.enforce(slo(be=blocks(readBPS=1 << 20)))
+    node.listed[0]["metadata"]["deletionTimestamp"] = "2026-11-30T00:00:00Z"
+    path = node.path("blkio", group, "blkio.throttle.read_bps_device")
+    again = node.plan(slo(be=blocks(readBPS=1 << 20)), journal=journal_of(plan))
+    assert (path in journal_of(plan), again.items) == (True, ())
 
 
 def test_an_annotation_gets_no_value_past_its_range(machine: Make) -> None:

@@ -12,6 +12,7 @@ from cotenant.model import policy
 from cotenant.model.pod import BLKIO_QOS_ANNOTATION
 from cotenant.model.policy import BlkioQos, Block, IoConfig, NodeSlo
 from cotenant.model.snapshot import Snapshot
+from cotenant.units import contents
 
 DEFAULT_LATENCY_USEC = 3000
 DEFAULT_LATENCY_PERCENT = 95
@@ -21,6 +22,10 @@ _THROTTLES = (
     ("blkio.throttle.write_iops_device", "wiops", "write_iops"),
     ("blkio.throttle.read_bps_device", "rbps", "read_bps"),
     ("blkio.throttle.write_bps_device", "wbps", "write_bps"),
+)
+_FILES = frozenset(
+    {*(file for file, _, _ in _THROTTLES), "blkio.cost.weight", "blkio.cost.qos", "blkio.cost.model"}
+    | {"io.max", "io.weight", "io.cost.qos", "io.cost.model"}
 )
 _MODEL = (
     ("rbps", "model_read_bps"),
@@ -48,6 +53,7 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     0 is no limit. On v2 a weight per device counts only where ``io.cost.qos`` is enabled for that device; where it is
     not, the weight is left out and that is said. LSR and LS have no directory of their own to limit. On v1 the kernel
     limits each group by itself, not what is below it: each offline container gets the class's limits too, in full.
+    A disk, or a field, that the policy names no more gets back what was there before us.
     """
     snapshot = draft.snapshot
     for name in ("LSR", "LS", "SYSTEM"):
@@ -59,8 +65,6 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     directory = snapshot.qos_paths.get("BestEffort")
     if directory and offline.enable:
         _group(draft, directory, offline.blocks or (), costed, "class BE")
-    elif directory:
-        _release(draft, directory)
     for group in snapshot.groups:
         if group.pod is None or not group.pod.active:
             continue
@@ -69,10 +73,8 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         if blocks is None and offline.enable and snapshot.version("blkio") == 1 and group.qos == "BestEffort":
             blocks, who = offline.blocks or (), f"class BE, {who}"
         for place in cgroup.block_groups(snapshot, group.path):
-            if blocks is None:
-                _release(draft, place)
-            else:
-                _group(draft, place, blocks, costed, who)
+            _group(draft, place, blocks or (), costed, who)
+    _give_back(draft)
 
 
 def _annotated(draft: Draft, annotation: Mapping[str, object], key: str) -> Sequence[Block] | None:
@@ -119,7 +121,9 @@ def _group(draft: Draft, group: str, blocks: Sequence[Block], costed: set[str], 
     for number, config in _devices(draft, blocks, who):
         values = {key: getattr(config, field) for _, key, field in _THROTTLES}
         if v2:
-            text = " ".join(f"{key}={value or 'max'}" for key, value in sorted(values.items()) if value is not None)
+            given = {key: value for key, value in values.items() if value is not None}
+            merged = _before(draft.snapshot, group, number) | given
+            text = " ".join(f"{key}={value or 'max'}" for key, value in sorted(merged.items()))
             if text:
                 _lines(draft, group, "io.max", [f"{number} {text}"], who)
         else:
@@ -161,14 +165,31 @@ def _root(draft: Draft, blocks: Sequence[Block]) -> Iterator[str]:
         yield number
 
 
-def _release(draft: Draft, group: str) -> None:
-    """Lift the limits that we set, device by device."""
-    v2 = draft.snapshot.version("blkio") == 2
-    for file in ("io.max",) if v2 else tuple(file for file, _, _ in _THROTTLES):
-        path = draft.snapshot.path("blkio", group, file)
-        if path is None or path not in draft.snapshot.journal:
+def _before(snapshot: Snapshot, group: str, number: str) -> dict[str, str]:
+    """Return what a disk's line of ``io.max`` said before us, by field; nothing where we did not write the file."""
+    path = snapshot.path("blkio", group, "io.max") or ""
+    if path not in snapshot.journal:
+        return {}
+    line = contents.lines_of("io.max", snapshot.journal[path] or "").get(number) or contents.cleared("io.max")
+    return dict(pair.partition("=")[::2] for pair in line.split())
+
+
+def _give_back(draft: Draft) -> None:
+    """State what was there before us for each line of a file that we wrote, and that nobody wants now.
+
+    A pod that is on its way out keeps its limits: it may run for a while yet.
+    """
+    snapshot = draft.snapshot
+    wanted = {target.owned for target in draft.targets}
+    leaving = tuple(
+        f"{snapshot.path('blkio', group.path, '')}/" for group in snapshot.groups if group.pod and not group.pod.active
+    )
+    for path, text in snapshot.journal.items():
+        file = path.rpartition("/")[2]
+        if file not in _FILES or path.startswith(leaving):
             continue
-        for line in (draft.snapshot.files.read(path) or "").splitlines():
-            number = line.split(" ")[0]
-            none = "rbps=max wbps=max riops=max wiops=max" if v2 else "0"
-            draft.line(path, f"{number} {none}", "block I/O limits are off")
+        before = contents.lines_of(file, text or "")
+        for number in contents.lines_of(file, snapshot.files.read(path) or ""):
+            if _DEVICE_NUMBER.fullmatch(number) and f"{path}\n{number}" not in wanted:
+                line = before.get(number) or contents.cleared(file)
+                draft.line(path, f"{number} {line}", "block I/O: no longer in the policy")

@@ -212,10 +212,10 @@ def _lines_back(name: str, original: str, current: str, values: list[str]) -> li
     """Return one text for each device whose line we wrote: its line before, or what removes the line."""
     before = contents.lines_of(name, original)
     now = contents.lines_of(name, current)
-    touched = {key: line for value in values for key, line in contents.lines_of(name, value).items()}
+    touched = dict.fromkeys(key for value in values for key in contents.lines_of(name, value))
     texts = []
-    for key, line in touched.items():
-        back = before.get(key) or _release(name, line)
+    for key in touched:
+        back = before.get(key) or contents.cleared(name)
         if now.get(key) == back or (key not in before and key not in now):
             continue
         if name == "schemata":
@@ -224,16 +224,6 @@ def _lines_back(name: str, original: str, current: str, values: list[str]) -> li
         else:
             texts.append(f"{key} {back}")
     return texts
-
-
-def _release(name: str, line: str) -> str:
-    if name == "io.max":
-        return "rbps=max wbps=max riops=max wiops=max"
-    if name == "io.latency":
-        return "target=0"
-    if ".cost.qos" in name or ".cost.model" in name:
-        return "enable=0" if name.endswith("qos") else "ctrl=auto"
-    return "default" if "weight" in name else "0"
 
 
 def _toggles_back(original: str, values: list[str]) -> list[str]:

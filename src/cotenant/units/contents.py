@@ -118,6 +118,17 @@ def lines_of(file: str, text: str) -> dict[str, str]:
     return lines
 
 
+def cleared(file: str) -> str:
+    """Return what a device's line of a keyed file is written as where nothing is to be said of the device any more."""
+    if file == "io.max":
+        return "rbps=max wbps=max riops=max wiops=max"
+    if file == "io.latency":
+        return "target=0"
+    if ".cost.qos" in file or ".cost.model" in file:
+        return "enable=0" if file.endswith("qos") else "ctrl=auto"
+    return "default" if "weight" in file else "0"
+
+
 def _same_line(wanted: str, current: str | None) -> bool:
     if current is None:
         # A device that has no line has no limit.
