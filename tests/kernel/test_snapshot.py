@@ -67,6 +67,20 @@ def test_a_pod_is_found_by_either_driver_runtime_and_version(
     assert not arrivals.since(look(tree, pods()))
 
 
+@pytest.mark.parametrize("directory", ["{}", "docker-{}.scope", "cri-containerd-{}.scope", "crio-{}", "crio-{}.scope"])
+@pytest.mark.parametrize("identifier", ["web-1", "my-long-one-2"])
+def test_a_container_is_found_whatever_its_id_looks_like(
+    tmp_path: pathlib.Path, directory: str, identifier: str
+) -> None:
+    tree = Tree(tmp_path, v1=("cpu",))
+    group = f"sys/fs/cgroup/cpu/kubepods/besteffort/pod{UID}"
+    tree.file(f"{group}/{directory.format(identifier)}/cpu.shares", "2")
+    tree.file(f"{group}/{directory.format('1')}/cpu.shares", "2")
+    found = look(tree, pods(f"containerd://{identifier}")).groups[0].containers
+    named = {child.path.rpartition("/")[2]: child.container is not None for child in found}
+    assert named == {directory.format(identifier): True, directory.format("1"): False}
+
+
 def test_the_first_pod_and_the_first_of_its_class_are_noticed(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path, v1=("cpu", "memory"))
     arrivals = snapshot.Arrivals(tree.root)

@@ -16,7 +16,7 @@ from cotenant.kernel import errors, paths
 from cotenant.kernel.directories import Directories
 from cotenant.kernel.file import File, read_once
 from cotenant.model.node import Node, Topology, Usage
-from cotenant.model.pod import KubeQos, Pod
+from cotenant.model.pod import Container, KubeQos, Pod
 from cotenant.model.priority import PriorityInterface
 from cotenant.model.snapshot import ContainerGroup, Controller, Files, Hierarchy, PodGroup, Snapshot
 
@@ -342,6 +342,13 @@ def _containers(
     by_id = {c.container_id: c for c in pod.containers if c.container_id} if pod else {}
     found = []
     for name in _below(files, mounted, path):
-        container = by_id.get(name) or by_id.get(name.removesuffix(".scope").rpartition("-")[2])
-        found.append(ContainerGroup(f"{path}/{name}", container))
+        found.append(ContainerGroup(f"{path}/{name}", _named(name, by_id)))
     return tuple(found)
+
+
+def _named(name: str, by_id: Mapping[str, Container]) -> Container | None:
+    """Return the container whose id a directory carries: bare, or after the words that the runtime puts before it."""
+    word = name.removesuffix(".scope")
+    while word not in by_id and "-" in word:
+        word = word.partition("-")[2]
+    return by_id.get(word)
