@@ -193,6 +193,15 @@ def test_leaving_idle_gives_the_weight_back(machine: Make) -> None:
         assert (node.read("cpu", group, "cpu.idle"), node.read("cpu", group, file)) == ("0", weight)
 
 
+def test_leaving_idle_gives_offline_pods_the_weight_of_their_batch_request(machine: Make) -> None:
+    for flavour, file, weight in (("mainline-v1", "cpu.shares", "1536"), ("mainline-v2", "cpu.weight", "59")):
+        node = machine(flavour)
+        group = node.pod("be", label="BE", containers=[{"requests": {"kubernetes.io/batch-cpu": "1500"}}])
+        node.write("cpu", group, "cpu.idle", "1")
+        node.enforce({}, journal={node.path("cpu", group, "cpu.idle"): "0"})
+        assert (node.read("cpu", group, "cpu.idle"), node.read("cpu", group, file)) == ("0", weight)
+
+
 def test_host_applications_have_the_identity_of_their_class(machine: Make) -> None:
     node = machine("openeuler")
     node.group("app.slice")

@@ -172,10 +172,13 @@ def _word(snapshot: Snapshot, path: str) -> str | None:
 
 
 def _restore_weight(draft: Draft, group: str) -> None:
-    """State the weight that the kubelet gave a group, which leaving idle makes the kernel forget."""
+    """State the weight that a pod's group is due, which leaving idle makes the kernel forget."""
     pod = next((g.pod for g in draft.snapshot.groups if g.path == group), None)
-    if pod is not None:
-        cgroup.set_shares(draft, group, pod.request_millicores(), "leaving idle forgets the weight")
+    if pod is None:
+        return
+    by_batch = pod.qos_label == "BE" and pod.has_extended_spec
+    millicores = pod.batch_request_millicores() if by_batch else pod.request_millicores()
+    cgroup.set_shares(draft, group, millicores, "leaving idle forgets the weight")
 
 
 def _switches(draft: Draft, identities: set[int]) -> None:
