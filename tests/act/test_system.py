@@ -65,3 +65,13 @@ def test_a_file_that_this_kernel_lacks_is_named(machine: Make) -> None:
     plan = node.plan({"systemStrategy": {"memcgReapBackGround": 1}}, node=described)
     assert plan.items == ()
     assert any("memcg_reaper" in text for text in plan.notices)
+
+
+def test_group_identity_is_switched_on_only_after_core_scheduling_is_off(machine: Make) -> None:
+    node = machine("anolis-bvt")
+    node.kernel.write("proc/sys/kernel/sched_core", "1")
+    plan = node.enforce({"systemStrategy": {"schedGroupIdentityEnabled": 1}})
+    assert [(str(item.path).rpartition("/")[2], item.new) for item in plan.items] == [
+        ("sched_core", "0"),
+        ("sched_group_identity_enabled", "1"),
+    ]

@@ -44,6 +44,9 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
             draft.notices.append(f"{PREFIX}.{field}: {value} is not within {bounds[0]}..{bounds[1]}; not written")
         elif not draft.write(path, str(value), f"systemStrategy.{field}"):
             draft.notices.append(f"{PREFIX}.{field}: this kernel has no {path}")
+        elif field == "schedGroupIdentityEnabled" and value:
+            # Both at once lock the machine up; the order of writing turns this one off first.
+            draft.write(draft.snapshot.sysctl("kernel/sched_core"), "0", "excludes group identity")
     _features(draft, slo.system)
 
 
