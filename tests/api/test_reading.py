@@ -28,7 +28,9 @@ def test_a_level_that_is_no_number_is_unknown(level: Any) -> None:
     assert row.level is None
 
 
-@pytest.mark.parametrize(("level", "held"), [(0, 0.0), (1, 1.0), (-0.25, 0.0), (7, 1.0), (0.42, 0.42)])
+@pytest.mark.parametrize(
+    ("level", "held"), [(0, 0.0), (1, 1.0), (-0.25, 0.0), (7, 1.0), (0.42, 0.42), pytest.param(10**400, 1.0, id="huge")]
+)
 def test_a_level_is_brought_into_range(level: float, held: float) -> None:
     row = row_of(report(interferenceLevel=level))
     assert row is not None

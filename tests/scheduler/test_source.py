@@ -41,6 +41,35 @@ async def test_a_changed_file_is_read_again_and_a_bad_one_keeps_the_last_good(tm
     assert files.describe()["lastError"] is None
 
 
+async def test_a_file_that_is_empty_for_a_moment_keeps_the_last_good(tmp_path: pathlib.Path) -> None:
+    """`kubectl get … > FILE` empties the file first, and fills it when the API server has answered."""
+    path = tmp_path / "reports.json"
+    path.write_text(reports("a"))
+    files = source.FileSource(path)
+    path.write_text("")
+    assert not await files.reload()
+    assert set(files.table.rows) == {"a"}
+
+
+async def test_a_process_that_is_started_again_waits_for_a_file_that_can_be_read(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "reports.json"
+    path.write_text("{")
+    files = source.FileSource(path, restarted=True)
+    assert (files.table.rows, files.errors) == ({}, 1)
+    assert "reports.json" in str(files.describe()["lastError"])
+    replace(path, reports("a"))
+    assert await files.reload()
+    assert set(files.table.rows) == {"a"}
+
+
+def test_times_of_a_yaml_file_need_no_quotes(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "reports.yaml"
+    path.write_text("kind: null\nmetadata: {name: a}\nstatus: {expiresAt: 2026-11-30T00:30:00Z}\n")
+    assert source.FileSource(path).table.rows["a"].expires_at == 1795998600.0
+    path.write_text("metadata: {name: a}\nstatus: {expiresAt: 2026-13-45}\n")
+    assert source.FileSource(path).table.rows["a"].expires_at == 0.0
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -50,6 +79,9 @@ async def test_a_changed_file_is_read_again_and_a_bad_one_keeps_the_last_good(tm
         (b"a: [b", "neither JSON nor YAML"),
         (b"\xff\xfe\x00", "neither JSON nor YAML"),
         (b'{"items": ' + b"[" * 50_000, "kubectl get -o json"),
+        (b"a: " + b"1" * 5000, "neither JSON nor YAML"),
+        (b" \n", "empty"),
+        (b"null", "empty"),
     ],
 )
 def test_a_bad_file_at_the_start_is_refused_by_name(tmp_path: pathlib.Path, content: bytes, complaint: str) -> None:

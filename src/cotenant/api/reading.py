@@ -88,6 +88,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _ratio(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return min(max(float(value), 0.0), 1.0)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return float(min(max(value, 0), 1))  # a whole number may be too large for a float

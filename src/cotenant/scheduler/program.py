@@ -78,7 +78,8 @@ def _answering(settings: Settings, listener: socket.socket, started: Started) ->
             await serving.serve(source, settings.rules, listener, clock, reader, say, earlier)
 
         if settings.reports is not None:
-            await answer(FileSource(settings.reports, settings.objects))
+            # A process that did not start again would leave schedulers waiting at the socket, call after call.
+            await answer(FileSource(settings.reports, settings.objects, restarted=bool(earlier)))
             return
         async with Client(load_configuration(settings.kubeconfig), "cotenant-scheduler") as client:
             await answer(ClusterSource(client, clock, settings.analyzer_namespace, follow_placements=True))

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -16,6 +16,9 @@ from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
 from cotenant.units.malformed import problem, yaml_problem
+
+if TYPE_CHECKING:
+    import yaml
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +65,11 @@ def read_objects(path: pathlib.Path) -> list[dict[str, Any]]:
         documents = [msgspec.json.decode(content)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as json_error:
         documents = _read_yaml(path, content, json_error)
+    documents = [document for document in documents if document is not None]
+    if not documents:  # as `kubectl … > FILE` leaves it until it has its answer: that is not "no reports"
+        raise BadFile(f"{path}: empty; give a file that `kubectl get -o json` wrote")
     objects: list[dict[str, Any]] = []
     for document in documents:
-        if document is None:
-            continue
         if not isinstance(document, dict):
             raise BadFile(f"{path}: holds {type(document).__name__}, not a Kubernetes object or a List of them")
         objects.extend(_objects_of(path, document))
@@ -78,9 +82,20 @@ def _read_yaml(path: pathlib.Path, content: bytes, json_error: Exception) -> lis
     if content.lstrip()[:1] in (b"{", b"["):
         raise BadFile(f"{path}: {json_error}; give a file that `kubectl get -o json` wrote")
     try:
-        return list(yaml.safe_load_all(content))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        return list(yaml.load_all(content, Loader=_text_times()))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
         raise BadFile(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
+
+
+def _text_times() -> "type[yaml.SafeLoader]":
+    """Return a loader that leaves times as text, as JSON has them: our readers parse them."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: str(node.value))
+    return Loader
 
 
 def _objects_of(path: pathlib.Path, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -105,7 +120,7 @@ def read_rows(path: pathlib.Path) -> tuple[list[Row], int]:
     rows = []
     malformed = 0
     for item in read_objects(path):
-        if item.get("kind", KIND) != KIND:
+        if (item.get("kind") or KIND) != KIND:
             malformed += 1
             continue
         row = row_of(item)
@@ -157,18 +172,25 @@ class _Stamp:
 class FileSource:
     """Reports, Nodes and RuntimeClasses from files, read again when one of them changes.
 
-    The first read raises what is wrong; later a file that cannot be read leaves the last good table in force, which
-    loses its say by itself as its reports expire.
+    The first read raises what is wrong; in a process that was ``restarted`` nothing is known until the files can be
+    read. Later a file that cannot be read leaves the last good table in force, which loses its say by itself as its
+    reports expire.
     """
 
-    def __init__(self, reports: pathlib.Path, objects: pathlib.Path | None = None) -> None:
+    def __init__(self, reports: pathlib.Path, objects: pathlib.Path | None = None, *, restarted: bool = False) -> None:
         self.reports = reports
         self.objects = objects
         self.errors = 0
         self.herd: Herd | None = None
         self.last_error: str | None = None
         self._stamps = self._stamp()
-        self.table, self.malformed = self._load()
+        self.table, self.malformed = Table(), 0
+        try:
+            self.table, self.malformed = self._load()
+        except BadFile as error:
+            if not restarted:
+                raise
+            self._failed(error, "nothing is known for now")
 
     def _stamp(self) -> tuple[_Stamp | None, ...]:
         return tuple(_Stamp.of(path) for path in (self.reports, self.objects) if path is not None)
@@ -197,12 +219,15 @@ class FileSource:
         try:
             self.table, self.malformed = await asyncio.to_thread(self._load)
         except BadFile as error:
-            self.errors += 1
-            self.last_error = str(error)
-            _log.warning("keeping the last good reports: %s", error)
+            self._failed(error, "keeping the last good reports")
             return False
         self.last_error = None
         return True
+
+    def _failed(self, error: BadFile, instead: str) -> None:
+        self.errors += 1
+        self.last_error = str(error)
+        _log.warning("%s: %s", instead, error)
 
     async def keep(self) -> None:
         """Follow the files until cancelled."""
