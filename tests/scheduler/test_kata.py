@@ -44,6 +44,19 @@ def test_a_hard_limit_is_waived_among_ready_nodes_but_kata_is_not(make_extender:
     assert set(failed(make_extender(write_reports(limited), objects="objects.json"), "kata-qemu")) == {"n3", "n4", "n5"}
 
 
+def test_volcano_waives_a_hard_limit_where_no_other_node_with_a_report_can_run_the_pod(
+    make_extender: Make, write_reports: Write
+) -> None:
+    def predicate(runtime: str | None, **others: dict[str, Any]) -> Any:
+        extender = make_extender(write_reports({"n1": {"hard": ["psiIoSome"]}, **others}), objects="objects.json")
+        task = {"Name": "vm", "Pod": {"metadata": {"name": "vm"}, "spec": {"runtimeClassName": runtime}}}
+        return json.loads(extender.volcano_predicate(json.dumps({"task": task, "node": {"Name": "n1"}}).encode()))
+
+    assert predicate("kata-qemu", n3={}, n4={}) == {"status": "", "code": 0}
+    assert predicate("kata-qemu", n3={}, n2={})["code"] == 3  # n2 could
+    assert predicate(None, n3={})["code"] == 3  # so could n3, which is no Kata node
+
+
 def test_without_objects_readiness_is_unknown_and_passes(make_extender: Make, write_reports: Write) -> None:
     assert failed(make_extender(write_reports({"n1": {"nodeFacts": {"kata": {"kvm": False}}}})), "kata-qemu") == {}
 

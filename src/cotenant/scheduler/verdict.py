@@ -12,7 +12,8 @@ from cotenant.scheduler.table import Table
 
 Waiver = Literal["none", "within-request", "over-all-reports"]
 """When hard limits are waived: never (preempt); when no candidate would remain (kube-scheduler, which sends them
-together); when every report has one in force (Volcano, which sends one node a request)."""
+together); when every node with a report has one in force or could not run the pod (Volcano, which sends one node a
+request)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,8 +63,11 @@ def judge(
         return Verdict(refused=refused)
     if waiver == "within-request":
         none_remains = all(name in in_force or name in refused for name in names)
+    elif waiver == "over-all-reports":
+        others = [name for name in table.rows if name not in in_force]
+        none_remains = len(_kata_faults(pod, others, table, now, {})) == len(others)
     else:
-        none_remains = waiver == "over-all-reports" and len(in_force) == len(table.rows)
+        none_remains = False
     if none_remains:
         return Verdict(refused=refused, waived=tuple(limited))
     refused.update((name, hard_reason(in_force[name])) for name in limited)
