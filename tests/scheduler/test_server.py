@@ -41,7 +41,7 @@ async def test_every_verb_answers_json(client: httpx.AsyncClient, request_body: 
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()
     refused = await client.get(path)
-    assert (refused.status_code, list(refused.json())) == (405, ["error"])
+    assert (refused.status_code, list(refused.json()), refused.headers["allow"]) == (405, ["error"], "POST")
 
 
 async def test_a_path_that_is_not_there_is_answered_in_json(client: httpx.AsyncClient) -> None:

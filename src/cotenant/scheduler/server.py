@@ -44,7 +44,9 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _not_allowed(request: Request, error: Exception) -> Response:
-    return _refusal(405, f"not with {request.method}; schedulers send POST")
+    refusal = _refusal(405, f"not with {request.method}; schedulers send POST")
+    refusal.headers.update(getattr(error, "headers", None) or {})  # what is allowed
+    return refusal
 
 
 class Endpoints:
