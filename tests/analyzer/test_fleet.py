@@ -103,6 +103,38 @@ def test_samples_that_come_twice_or_for_another_node_change_nothing(
     assert fleet.refused == 6
 
 
+@pytest.mark.parametrize("boot_id", [None, ""])
+def test_a_node_without_boot_ids_is_heard_again_after_a_reboot(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample, boot_id: str | None
+) -> None:
+    def heard(*uptimes: float) -> list[sample.Sample]:
+        return [msgspec.structs.replace(make_sample(uptime), boot_id=boot_id) for uptime in uptimes]
+
+    fleet.hear("n1", heard(5000.0, 5001.0, 5002.0))
+    fleet.hear("n1", heard(5001.0))  # came late
+    fleet.hear("n1", heard(4000.0, 5001.0, 5002.0, 5003.0))  # sent again, in a new call
+    assert (fleet.samples, fleet.refused) == (4, 4)
+    fleet.hear("n1", heard(7.0, 8.0, 9.0))
+    assert (fleet.samples, fleet.refused) == (7, 4)
+    assert fleet.nodes["n1"].observed_wall == clock.wall()
+
+
+def test_samples_of_two_boots_in_one_message_are_as_old_as_their_own_clock_says(
+    fleet: Fleet, clock: ManualClock, make_sample: MakeSample
+) -> None:
+    before = [make_sample(900_000.0 + second) for second in range(3)]
+    after = [msgspec.structs.replace(make_sample(20.0 + second), boot_id="next") for second in range(3)]
+    fleet.hear("n1", [*before, *after])
+    assert fleet.samples == 6
+    assert fleet.nodes["n1"].observed_wall == clock.wall()
+
+
+def test_a_node_of_which_no_sample_was_judged_was_never_observed(fleet: Fleet, make_sample: MakeSample) -> None:
+    fleet.hear("n1", [make_sample(float("nan"))])
+    (entry,) = fleet.summary().nodes
+    assert (entry.bucket, entry.observed_at, entry.expires_at) == ("unknown", None, None)
+
+
 @pytest.mark.parametrize("uptime_s", [float("nan"), float("inf"), float("-inf"), -1.0, 1e300])
 def test_a_node_that_cannot_tell_its_time_harms_no_other(
     fleet: Fleet, clock: ManualClock, make_sample: MakeSample, uptime_s: float

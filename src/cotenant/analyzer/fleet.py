@@ -19,6 +19,8 @@ FORGET_SECONDS = 600.0
 MAX_NODES = 20_000
 MAX_UPTIME_SECONDS = 1e10
 """Three centuries: a node that says it runs for longer, or for NaN seconds, cannot be placed in time."""
+STEPPED_BACK_SECONDS = 60.0
+"""A node without boot ids whose clock is behind by more than this has booted again; by less, its samples came late."""
 SUMMARY_NODES = 500
 SUMMARY_BYTES = 512 * 1024
 
@@ -60,10 +62,14 @@ class Fleet:
             publication.tell(facts, now)
             self.rulebook.hosts(node, facts.workload_types)
         engine = self.rulebook.engine_for(node, self._labels.get(node, {}))
-        newest = max((taken.uptime_s for taken in samples if _is_placed(taken.uptime_s)), default=0.0)
+        newest: dict[str | None, float] = {}
+        for taken in samples:
+            if _is_placed(taken.uptime_s):  # each boot has a clock of its own
+                newest[taken.boot_id] = max(newest.get(taken.boot_id, 0.0), taken.uptime_s)
+        self._see_reboot(node, newest)
         fresh = self._fresh(node, samples)
         for taken, uptime_s in fresh:
-            observed = wall - (newest - uptime_s)
+            observed = wall - (newest[taken.boot_id] - uptime_s)
             for tally in self.tallies:
                 tally.take(node, taken)
             named = taken if taken.node == node else msgspec.structs.replace(taken, node=node)
@@ -79,6 +85,12 @@ class Fleet:
             hold = engine.in_force.hysteresis.min_hold_seconds
             standing = engine.standing(node) if publication.limited else {}
             publication.hear(moment.describe(), now, observed, hold, standing)
+
+    def _see_reboot(self, node: str, newest: dict[str | None, float]) -> None:
+        """Let a node without boot ids begin anew whose clock has stepped back."""
+        boot_id, last = self._uptime.get(node, (None, -1.0))
+        if not boot_id and boot_id in newest and newest[boot_id] < last - STEPPED_BACK_SECONDS:
+            del self._uptime[node]
 
     def _fresh(self, node: str, samples: list[sample.Sample]) -> list[tuple[sample.Sample, float]]:
         """Return the samples that can be placed in the node's time and were not heard before, with their time."""

@@ -206,8 +206,7 @@ class NodePublication:
             self.heartbeat_at = now + HEARTBEAT_SECONDS * jitter
 
     def _status(self) -> report.ReportStatus:
-        observed_at = timestamp.render(self.observed_wall)
-        expires_at = timestamp.render(self.observed_wall + EXPIRY_SECONDS)
+        observed_at, expires_at = self._times()
         material = self.material()
         if self.evaluation is None:
             return report.ReportStatus(
@@ -238,15 +237,22 @@ class NodePublication:
         """Return the node's entry in the summary of all nodes."""
         material = self._material or self.material()
         known = self.evaluation.interference_level if self.evaluation is not None else None
+        observed_at, expires_at = self._times()
         return report.ClusterNode(
             name=self.node,
             interference_level=_rounded(known),
             bucket=material.bucket,
             hard=list(material.hard),
             detections=sorted(material.triggered),
-            observed_at=timestamp.render(self.observed_wall),
-            expires_at=timestamp.render(self.observed_wall + EXPIRY_SECONDS),
+            observed_at=observed_at,
+            expires_at=expires_at,
         )
+
+    def _times(self) -> tuple[str | None, str | None]:
+        """Return when the node was observed and until when that holds; None where no sample of it was judged yet."""
+        if not self.observed_wall:
+            return None, None
+        return timestamp.render(self.observed_wall), timestamp.render(self.observed_wall + EXPIRY_SECONDS)
 
 
 def _rounded(value: float | None) -> float | None:

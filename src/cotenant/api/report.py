@@ -171,8 +171,8 @@ class NodeInterferenceReport(msgspec.Struct, frozen=True, kw_only=True, rename="
 def status_of(
     state: evaluation.Evaluation,
     metrics: dict[str, float],
-    observed_at: str,
-    expires_at: str,
+    observed_at: str | None,
+    expires_at: str | None,
     node_facts: NodeFacts | None = None,
 ) -> ReportStatus:
     """Return the status that publishes one evaluation."""
