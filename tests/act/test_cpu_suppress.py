@@ -1,3 +1,4 @@
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.act.machine import Machine, usage, writes
 
-from cotenant.act import cpu_pool, cpu_suppress, offline_cpus, offline_quota
+from cotenant.act import cpu_evict, cpu_pool, cpu_suppress, offline_cpus, offline_quota
 from cotenant.model import policy
 from cotenant.model.node import Cpu, Usage, Use
 from cotenant.units import cpulist
@@ -229,6 +230,35 @@ def test_usage_that_hovers_at_a_boundary_does_not_make_the_cpus_flap() -> None:
         count = offline_cpus.cpu_count(8, 4000 + (100 if step % 2 else -100), count)
         seen.append(count)
     assert set(seen[10:]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("flavour", "groups_inside"), [("mainline-v1", ("x",)), ("mainline-v1", ()), ("mainline-v2", ())]
+)
+def test_offline_containers_stay_on_the_numa_nodes_that_the_scheduler_gave_their_pod(
+    machine: Make, flavour: str, groups_inside: tuple[str, ...]
+) -> None:
+    node = machine(flavour)
+    detail = [{"id": cpu, "core": cpu // 2, "socket": cpu // 4, "node": cpu // 4} for cpu in range(8)]
+    annotations = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
+    seen = {"usage": usage(node=2000, system=2000), "nrt": {"metadata": {"annotations": annotations}}}
+    bound = {"scheduling.koordinator.sh/resource-status": {"numaNodeResources": [{"node": 1}]}}
+    here, free = node.pod("here", label="BE", annotations=bound), node.pod("free", label="BE")
+    for name in groups_inside:
+        node.group(f"{node.container(here)}/{name}")
+    first = set(range(4))
+
+    def listed(group: str) -> frozenset[int]:
+        return cpulist.parse(node.read("cpuset", group, "cpuset.cpus"))
+
+    for wanted, count, limit in ((slo(), 4, 4000), (QUOTA, 8, 3200)):  # 5200 - 2000 millicores are left
+        node.enforce(wanted, **seen)
+        everywhere = listed("kubepods/besteffort")
+        assert (len(everywhere), listed(node.container(free))) == (count, everywhere)
+        assert listed(node.container(here)) == everywhere - first != frozenset()
+        assert all(listed(f"{node.container(here)}/{name}") <= everywhere - first for name in groups_inside)
+        assert node.plan(wanted, **seen).items == ()
+        assert cpu_evict.real_limit(node.look(**seen)) == limit  # a bound container says nothing of the others
 
 
 def test_a_first_quota_is_not_held_back_by_the_step_limit(machine: Make) -> None:

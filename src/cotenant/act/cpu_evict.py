@@ -27,10 +27,14 @@ def satisfaction_release(request: float, limit: float | Fraction, lower: int, up
 
 
 def real_limit(snapshot: Snapshot) -> float:
-    """Return how much CPU offline work can have now: the narrowest of directory, containers and quota."""
+    """Return how much CPU offline work can have now: the narrowest of directory, containers and quota.
+
+    Containers that the scheduler bound to some NUMA nodes say nothing of what the others can have.
+    """
     directory = snapshot.qos_paths.get("BestEffort")
     groups = [*([directory] if directory else [])]
-    groups += [child.path for group in cgroup.offline_groups(snapshot) for child in group.containers]
+    free = (g for g in cgroup.offline_groups(snapshot) if g.pod and not g.pod.resource_status.numa_nodes)
+    groups += [child.path for group in free for child in group.containers]
     widths = [len(cpus) for path in groups if (cpus := cgroup.cpus(snapshot, path)) is not None]
     limit = min([len(snapshot.topology.cpus), *widths]) * 1000
     holding = [directory] if directory else []

@@ -65,9 +65,10 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
     """Hold all offline work together to the CPU that online work leaves, by CPU set or by quota.
 
     Every pod that is offline is held, wherever its cgroup is. CPUs that are reserved, pinned or exclusive are never
-    given to offline work. The policy that is not in use is put back to "no limit". Under the kubelet's static CPU
-    policy only containers are narrowed, so that new ones can start. Where somebody else keeps writing over the quota of
-    the directory, each group has its own; where they write over those, or over CPU sets, it is by the other policy.
+    given to offline work, and containers stay on the NUMA nodes that the scheduler gave their pod. The policy that is
+    not in use is put back to "no limit". Under the kubelet's static CPU policy only containers are narrowed, so that
+    new ones can start. Where somebody else keeps writing over the quota of the directory, each group has its own; where
+    they write over those, or over CPU sets, it is by the other policy.
     On v1 groups that nobody lists follow those they are in: the kernel narrows no group below one inside it. One with a
     larger quota of its own loses that for as long as it does not fit.
     """
@@ -138,7 +139,7 @@ def in_force(
             if limit.value is not None:
                 shares.append(limit.value / cgroup.period_usec(snapshot, group))
         return ("cfsQuota", sum(shares)) if shares else None
-    sets = [wanted.get(cgroup.cpuset_path(snapshot, group) or "") for group, _ in offline_cpus.groups(snapshot)]
+    sets = [wanted.get(cgroup.cpuset_path(snapshot, group) or "") for group in offline_cpus.unbound(snapshot)]
     narrowest = min((len(cpulist.parse(text)) for text in sets if text), default=None)
     return None if narrowest is None else ("cpuset", float(narrowest))
 

@@ -33,12 +33,12 @@ def hold(draft: Draft, target: float) -> None:
         f"offline work may use {len(wanted)} of {len(available)} CPUs: {max(target, 0):.0f} millicores are left to it"
     )
     static = snapshot.topology.kubelet_policy == "static"
+    bound = _bound(snapshot)
     for group, is_container in groups(snapshot):
         # The kubelet starts containers with all CPUs: narrower parents would refuse that under its static policy.
         narrow = is_container or not static
-        cgroup.set_cpus(
-            draft, group, wanted if narrow else available, reason if narrow else "kept wide for the kubelet"
-        )
+        cpus = _within(frozenset(wanted), bound.get(group)) if narrow else available
+        cgroup.set_cpus(draft, group, cpus, reason if narrow else "kept wide for the kubelet")
     for group, cpus in _nested(snapshot, wanted).items():
         cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
 
@@ -78,8 +78,34 @@ def groups(snapshot: Snapshot) -> list[tuple[str, bool]]:
     return found
 
 
+def unbound(snapshot: Snapshot) -> list[str]:
+    """Return the groups that show how many CPUs offline work has: all but containers bound to some of the nodes."""
+    bound = _bound(snapshot)
+    return [group for group, _ in groups(snapshot) if group not in bound]
+
+
+def _bound(snapshot: Snapshot) -> dict[str, frozenset[int]]:
+    """Return the CPUs that offline work may have on the NUMA nodes which the scheduler gave a pod, by container."""
+    found: dict[str, frozenset[int]] = {}
+    for group in cgroup.offline_groups(snapshot):
+        nodes = group.pod.resource_status.numa_nodes if group.pod else ()
+        if nodes:
+            own = cpu_pool.union(cpu_pool.offline_pools(snapshot), nodes)
+            found.update((child.path, own) for child in group.containers)
+    return found
+
+
+def _within(cpus: frozenset[int], bound: frozenset[int] | None) -> frozenset[int]:
+    """Return the CPUs that a container is bound to, of these; all of these where it is not, or to none of them."""
+    return cpus if bound is None else cpus & bound or cpus
+
+
 def _nested(snapshot: Snapshot, wanted: Iterable[int]) -> dict[str, frozenset[int]]:
-    return nested.narrowed(snapshot, [group for group, _ in groups(snapshot)], frozenset(wanted))
+    cpus = frozenset(wanted)
+    found = nested.narrowed(snapshot, [group for group, _ in groups(snapshot)], cpus)
+    for container, own in _bound(snapshot).items():
+        found |= nested.narrowed(snapshot, [container], _within(cpus, own))
+    return found
 
 
 def _is_held(group: PodGroup) -> bool:
@@ -94,9 +120,9 @@ def widen(draft: Draft, reason: str) -> None:
     snapshot = draft.snapshot
     if "CPU sets" in snapshot.left_to_others:
         return
-    available = cpu_pool.offline_pool(snapshot)
+    available, bound = cpu_pool.offline_pool(snapshot), _bound(snapshot)
     for group, _ in groups(snapshot):
-        cgroup.keep_cpus(draft, group, available, reason)
+        cgroup.keep_cpus(draft, group, _within(available, bound.get(group)), reason)
     for group, cpus in _nested(snapshot, available).items():
         cgroup.set_cpus(draft, group, cpus, f"inside offline work: {reason}")
 
