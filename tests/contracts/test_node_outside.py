@@ -244,6 +244,28 @@ def test_a_group_that_the_plan_makes_is_written_and_removed_with_its_files(
     assert node.content() | {"sys/fs/resctrl/tasks": b""} == before | {"sys/fs/resctrl/tasks": b""}
 
 
+def test_a_disk_limit_settles_and_comes_back(cotenant: Commands, place: pathlib.Path) -> None:
+    node = Node(place, "mainline", v2=True).describe()
+    node.file(f"{node.mount}/cgroup.controllers", "cpu cpuset io memory")
+    file = node.file(f"{node.mount}/{node.qos_directories()['BestEffort']}/io.max", "")
+    node.file("sys/class/block/vda/dev", "253:0")
+
+    def limited(**fields: int) -> dict[str, Any]:
+        blocks = [{"name": "vda", "type": "device", "ioCfg": fields}]
+        return slo(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": blocks}}})
+
+    for policy, line in (
+        (limited(readBPS=1000, writeIOPS=5), "253:0 rbps=1000 wiops=5"),
+        (limited(readBPS=1000), "253:0 rbps=1000 wiops=max"),
+        (slo(), "253:0 rbps=max wbps=max riops=max wiops=max"),
+    ):
+        assert len(cotenant.enforce(node, [], policy)[1]) == 1
+        assert file.read_text().strip() == line
+        assert cotenant.enforce(node, [], policy)[1] == []
+    assert cotenant.restore(node)[0] == 0
+    assert file.read_text() == "\n"
+
+
 def test_values_of_another_boot_are_named_once_and_never_applied(cotenant: Commands, place: pathlib.Path) -> None:
     node = Node(place, "anolis-bvt")
     boot = node.file("proc/sys/kernel/random/boot_id", "one")

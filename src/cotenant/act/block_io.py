@@ -122,7 +122,7 @@ def _group(draft: Draft, group: str, blocks: Sequence[Block], costed: set[str], 
         values = {key: getattr(config, field) for _, key, field in _THROTTLES}
         if v2:
             given = {key: value for key, value in values.items() if value is not None}
-            merged = _before(draft.snapshot, group, number) | given
+            merged = _changed(draft.snapshot, group, number) | given
             text = " ".join(f"{key}={value or 'max'}" for key, value in sorted(merged.items()))
             if text:
                 _lines(draft, group, "io.max", [f"{number} {text}"], who)
@@ -165,13 +165,18 @@ def _root(draft: Draft, blocks: Sequence[Block]) -> Iterator[str]:
         yield number
 
 
-def _before(snapshot: Snapshot, group: str, number: str) -> dict[str, str]:
-    """Return what a disk's line of ``io.max`` said before us, by field; nothing where we did not write the file."""
+def _changed(snapshot: Snapshot, group: str, number: str) -> dict[str, str]:
+    """Return what the fields of a disk's line in ``io.max`` were before us, of those that are something else now."""
     path = snapshot.path("blkio", group, "io.max") or ""
     if path not in snapshot.journal:
         return {}
-    line = contents.lines_of("io.max", snapshot.journal[path] or "").get(number) or contents.cleared("io.max")
-    return dict(pair.partition("=")[::2] for pair in line.split())
+    before, now = (_fields(text, number) for text in (snapshot.journal[path], snapshot.files.read(path)))
+    return {key: value for key, value in before.items() if now[key] != value}
+
+
+def _fields(text: str | None, number: str) -> dict[str, str]:
+    line = f"{contents.cleared('io.max')} {contents.lines_of('io.max', text or '').get(number, '')}"
+    return {key: value for key, equals, value in (pair.partition("=") for pair in line.split()) if equals}
 
 
 def _give_back(draft: Draft) -> None:
