@@ -6,7 +6,7 @@ and wants the answer in the same form. Keys are Go's field names, in any case.
 
 import msgspec
 
-from cotenant.api import folding
+from cotenant.api import extender_bounds, folding
 from cotenant.api.errors import BadRequest
 from cotenant.api.folding import Key, spelled
 from cotenant.api.objects import Node, ObjectMeta, Pod
@@ -120,7 +120,7 @@ _encoder = msgspec.json.Encoder()
 def decode_args(body: bytes) -> Candidates:
     """Return the pod and the candidate nodes of a filter or prioritize request, in the order sent.
 
-    :raises BadRequest: if the body is malformed, or has no pod, or neither nodes nor names.
+    :raises BadRequest: if the body is malformed, or has no pod, or neither nodes nor names, or too many of them.
     """
     args = folding.decode(body, _args_decoder)
     if args.pod is None or (args.node_names is None and (args.nodes is None or args.nodes.items is None)):
@@ -130,7 +130,9 @@ def decode_args(body: bytes) -> Candidates:
     if args.nodes is None:
         if args.node_names is None:
             raise BadRequest("request body: neither Nodes nor NodeNames")
+        extender_bounds.check(args.pod, args.node_names)
         return Candidates(pod=args.pod, names=args.node_names)
+    extender_bounds.check_number(len(args.nodes.items or ()))
     nodes: dict[str, Node] = {}
     raw: dict[str, msgspec.Raw] = {}
     for position, item in enumerate(args.nodes.items or ()):
@@ -139,6 +141,7 @@ def decode_args(body: bytes) -> Candidates:
             raise BadRequest(f"request body: Nodes.items[{position}] has no name")
         nodes[node.metadata.name] = node
         raw[node.metadata.name] = item
+    extender_bounds.check(args.pod, nodes)
     return Candidates(pod=args.pod, names=list(nodes), nodes=nodes, raw=raw, list_metadata=args.nodes.metadata)
 
 
@@ -161,9 +164,16 @@ def encode_priorities(names: list[str], scores: list[int]) -> bytes:
 def decode_preemption(body: bytes) -> PreemptionCandidates:
     """Return the pod and the victims by node of a preempt request.
 
-    :raises BadRequest: if the body is malformed, or has no pod, or no victims in either form.
+    :raises BadRequest: if the body is malformed, or has no pod, or no victims in either form, or too many nodes.
     """
+    found = _victims_of(body)
+    extender_bounds.check(found.pod, found.victims)
+    return found
+
+
+def _victims_of(body: bytes) -> PreemptionCandidates:
     args = folding.decode(body, _preemption_decoder)
+    extender_bounds.check_number(len(args.node_name_to_meta_victims or args.node_name_to_victims or ()))
     if args.pod is None or not _names_victims(args):
         args = folding.decode_folded(body, _preemption_decoder, _PREEMPTION_KEYS)
     if args.pod is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cotenant.api import folding
+from cotenant.api import extender_bounds, folding
 from cotenant.api.errors import BadRequest
 from cotenant.api.folding import Key, spelled
 from cotenant.api.objects import Node, ObjectMeta, Pod
@@ -80,7 +80,7 @@ def pod_of(task: TaskInfo) -> Pod:
 def decode_predicate(body: bytes) -> tuple[Pod, NodeInfo]:
     """Return the pod and the one node of a predicate request.
 
-    :raises BadRequest: if the body is malformed, or has no task, or no node with a name.
+    :raises BadRequest: if the body is malformed, or has no task, or no node with a name, or too long a one.
     """
     request = folding.decode(body, _predicate_decoder)
     if request.task is None or request.task.pod is None or request.node is None or not request.node.name:
@@ -89,13 +89,15 @@ def decode_predicate(body: bytes) -> tuple[Pod, NodeInfo]:
         raise BadRequest("request body: no task")
     if request.node is None or not request.node.name:
         raise BadRequest("request body: no node with a Name")
-    return pod_of(request.task), request.node
+    pod = pod_of(request.task)
+    extender_bounds.check(pod, [request.node.name])
+    return pod, request.node
 
 
 def decode_prioritize(body: bytes) -> tuple[Pod, list[NodeInfo]]:
     """Return the pod and the candidate nodes of a prioritize request.
 
-    :raises BadRequest: if the body is malformed, or has no task, or a node has no name.
+    :raises BadRequest: if the body is malformed, or has no task, or a node has no name, or there are too many.
     """
     request = folding.decode(body, _prioritize_decoder)
     if request.task is None or request.task.pod is None or request.nodes is None or not _are_named(request.nodes):
@@ -105,7 +107,9 @@ def decode_prioritize(body: bytes) -> tuple[Pod, list[NodeInfo]]:
     nodes = [node for node in request.nodes or () if node is not None]
     if not _are_named(nodes):
         raise BadRequest("request body: a node without a Name")
-    return pod_of(request.task), nodes
+    pod = pod_of(request.task)
+    extender_bounds.check(pod, [node.name for node in nodes])
+    return pod, nodes
 
 
 def _are_named(nodes: Iterable[NodeInfo | None]) -> bool:
