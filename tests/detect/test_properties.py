@@ -75,6 +75,19 @@ def test_indexes_levels_and_coverage_lie_in_0_to_1_or_are_unknown(by: rules.Rule
         assert (found.bucket == "unknown") == (found.interference_level is None)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(names, st.floats(-1e18, 1e18)), st.booleans())
+def test_indexes_lie_in_0_to_1_whatever_a_sample_says(values: dict[str, float | None], throttled: bool) -> None:
+    values = {**values, "online.psi.cpu_some_ratio": 0.5, "cpu.used_ratio": 1.0}
+    if throttled:
+        values["online.throttled_ratio"] = -1.5
+    for found in run(presets.get("default"), [of(second, values) for second in range(4)]):
+        numbers = [found.interference_level]
+        for detection in found.detections.values():
+            numbers += [detection.index, *(state.index for state in detection.signals.values())]
+        assert all(number is None or 0 <= number <= 1 for number in numbers), numbers
+
+
 @settings(max_examples=20, deadline=None)
 @given(configs(), series)
 def test_the_same_samples_give_the_same_bytes(by: rules.Rules, values: Any) -> None:

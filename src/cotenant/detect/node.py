@@ -158,7 +158,7 @@ def _value(word: str) -> Any:
         return _BOOLEAN[word]
     if word in _NULL:
         return None
-    if _WHOLE.fullmatch(word) and len(word) < 400:
+    if _WHOLE.fullmatch(word) and len(word) < 300:  # a longer one may be more than a float can be
         return int(word)
     if _NUMBER.fullmatch(word):
         return float(word)

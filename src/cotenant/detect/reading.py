@@ -118,7 +118,8 @@ class NodeView:
         assert entry.condition is not None
         key = id(entry.condition)
         if key not in self._factors:
-            self._factors[key] = entry.condition.factor(self)
+            found = entry.condition.factor(self)
+            self._factors[key] = None if found is None else min(max(0.0, found), 1.0)  # a share may be below 0 or NaN
         factor = self._factors[key]
         if factor is None or reading.index is None:
             return compiled.Reading(reading.value, None, reading.threshold)
