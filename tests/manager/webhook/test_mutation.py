@@ -236,6 +236,23 @@ def test_a_pod_is_never_changed_in_place(value: dict[str, Any], profiles: list[R
     assert json.dumps(value) == before
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi", "hugepages-2Mi": "4Mi"}},
+        {"limits": {"memory": "1Gi", "hugepages-2Mi": "4Mi"}},
+        {"requests": {BATCH_MEMORY: "1Gi", "hugepages-2Mi": "4Mi"}},
+        {"requests": {"cpu": "0", "hugepages-2Mi": "4Mi"}, "limits": {"cpu": "2"}},
+        {"requests": {"cpu": "0", "hugepages-2Mi": "4Mi"}},
+    ],
+)
+def test_a_second_round_leaves_the_cpu_beside_huge_pages(given: Any) -> None:
+    """The 0 that huge pages need is no request for CPU, whoever wrote it."""
+    once = mutated(pod(given), offline())
+    assert resources(once)["requests"]["cpu"] == "0"
+    assert mutated(once, offline()) == once
+
+
 def test_a_second_round_after_defaults_came_in_between() -> None:
     """A LimitRange gives a translated container native cpu again, before the webhook is asked a second time."""
     once = mutated(pod({"requests": {"cpu": "2"}}), offline(labelSuffixes={"app": "-x"}))

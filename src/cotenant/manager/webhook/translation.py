@@ -58,11 +58,13 @@ def translate(pod: dict[str, Any], band: pods.PriorityBand) -> frozenset[str]:
 def _translate_container(resources: Resources, names: dict[str, tuple[str, ...]], place: str) -> set[str]:
     found = set()
     huge = any(name.startswith("hugepages-") for side in ("requests", "limits") for name in resources.get(side) or ())
+    # What an earlier round put beside huge pages, or as good: it asks for nothing.
+    filler = huge and [(resources.get(side) or {}).get("cpu") for side in ("requests", "limits")] == ["0", None]
     for native in NATIVE:
         stated = any(name in (resources.get(side) or {}) for side in ("requests", "limits") for name in names[native])
         for side in ("requests", "limits"):
             amounts = resources.get(side)
-            if not isinstance(amounts, dict) or native not in amounts:
+            if not isinstance(amounts, dict) or native not in amounts or (filler and native == "cpu"):
                 continue
             value = amounts.pop(native)
             if not stated:
