@@ -19,6 +19,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "cpuEvictLowerPercent": _PERCENT,
     "cpuAllocatableEvictThresholdPercent": (0, 1 << 31),
     "cpuAllocatableEvictLowerPercent": (0, 1 << 31),
+    "evictEnabledPriorityThreshold": (-(1 << 31), (1 << 31) - 1),
     "allocatableEvictPriorityThreshold": (-(1 << 31), 7999),
     "groupIdentity": (-1, 2),
     "schedIdle": (0, 1),
@@ -50,6 +51,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "watermarkScaleFactor": (1, 400),
     "memcgReapBackGround": (0, 1),
     "schedGroupIdentityEnabled": (0, 1),
+    "schedIdleSaverWmark": _AMOUNT,
     "pageCacheLimitEnabled": (0, 1),
 }
 """By field name: the values that mean something."""
@@ -65,7 +67,9 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """By field name: the words that mean something."""
 _NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
 QUANTITIES: frozenset[str] = frozenset({"totalNetworkBandwidth", *_NETWORK})
-"""By field name: texts that are quantities (a number of network QoS is a percentage of the total instead)."""
+"""By field name: texts that are quantities."""
+SHARES: frozenset[str] = frozenset(_NETWORK)
+"""By field name: numbers that are percentages, where a text is a quantity."""
 NAMED = frozenset(key for key in CHOICES if key.endswith("Policy"))
 """Those whose name means one thing wherever it stands."""
 ORDERED: tuple[tuple[str, str], ...] = (

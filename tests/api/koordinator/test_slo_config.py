@@ -183,6 +183,12 @@ def test_case_does_not_matter_null_says_nothing_and_unknown_fields_are_named() -
          "clusterStrategy.memoryEvictLowerPercent is 70: not below memoryEvictThresholdPercent, which is 70"),
         ("resource-threshold-config", '{"nodeStrategies": [{"nodeSelector": {}, "memoryEvictThresholdPercent": -1}]}',
          "nodeStrategies[0].memoryEvictThresholdPercent is -1: not within 0..100"),
+        # 32 bits by the protocol: koordlet could not read a single NodeSLO any more.
+        ("resource-threshold-config", '{"clusterStrategy": {"evictEnabledPriorityThreshold": 2147483648}}',
+         "clusterStrategy.evictEnabledPriorityThreshold is 2147483648: not within"),
+        ("system-config", '{"clusterStrategy": {"schedIdleSaverWmark": -1}}', "schedIdleSaverWmark is -1: not within"),
+        ("resource-qos-config", '{"clusterStrategy": {"beClass": {"networkQOS": {"egressLimit": 101}}}}',
+         "beClass.networkQOS.egressLimit is 101: not within 0..100 percent"),
         ("resource-threshold-config", '{"nodeStrategies": {}}', "nodeStrategies is not a list"),
         ("resource-threshold-config", '{"nodeStrategies": [1]}', "nodeStrategies[0] is not an object"),
         ("resource-threshold-config", '{"nodeStrategies": [{"nodeSelector": {"matchLabels": {"a b": "c"}}}]}',

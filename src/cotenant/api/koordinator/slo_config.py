@@ -51,7 +51,11 @@ class _Form:
 
 
 _POLICY = strategies.Checks(
-    policy_values.RANGES, policy_values.CHOICES, policy_values.ORDERED, policy_values.QUANTITIES
+    policy_values.RANGES,
+    policy_values.CHOICES,
+    policy_values.ORDERED,
+    policy_values.QUANTITIES,
+    policy_values.SHARES,
 )
 _FORMS: Mapping[Key, _Form] = {
     "colocation-config": _Form(

@@ -20,14 +20,15 @@ _STEP = re.compile(r'([^.\[]+)|\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]')
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Checks:
-    """What values may be, by field name: least and greatest, words, pairs of which the first must be smaller, and which
-    texts must be quantities.
+    """What values may be, by field name: least and greatest, words, pairs of which the first must be smaller, which
+    texts must be quantities, and which numbers beside such texts are percentages.
     """
 
     ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ordered: tuple[tuple[str, str], ...] = ()
     quantities: frozenset[str] = frozenset()
+    shares: frozenset[str] = frozenset()
 
 
 def known(value: Json, kind: Any, unknown: list[str], place: str = "") -> Json:
@@ -87,6 +88,8 @@ def _out_of_bounds(value: Json, checks: Checks, place: str) -> Iterator[str]:
             yield f"{where} is {_short(inner)}: not one of {', '.join(words)}"
         if key in checks.quantities and isinstance(inner, str) and not quantity.is_quantity(inner):
             yield f"{where} is {_short(inner)}: not a quantity, for example 10G"
+        if key in checks.shares and isinstance(inner, int) and not 0 <= inner <= 100:
+            yield f"{where} is {_short(inner)}: not within 0..100 percent; write bits a second as text"
         yield from _out_of_bounds(inner, checks, where)
     for lower, upper in checks.ordered:
         if isinstance(value.get(lower), int) and isinstance(value.get(upper), int) and value[lower] >= value[upper]:
