@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,16 @@ def test_the_worked_example(run: Run) -> None:
     assert found["asked"]["kubernetes.io/batch-cpu"] == 8_000
     assert found["batch"]["cpu"]["high_priority"] == 11_000
     assert found["problems"] == []
+
+
+def test_times_need_no_quotes_and_null_is_absent(run: Run, tmp_path: pathlib.Path) -> None:
+    told = {}
+    for name in ("pods", "metric"):
+        told[name] = tmp_path / f"{name}.yaml"
+        text = re.sub(r'"(2026-[^"]*)"', r"\1", (EXAMPLE / f"{name}.yaml").read_text())
+        told[name].write_text(text.replace("metadata: {", "metadata: {uid: null, "))
+    assert "startedAt: 2026-11-29T00:00:00Z" in told["pods"].read_text()
+    assert stated(run, *files(**told), "--at", NOW) == stated(run, *files(), "--at", NOW)
 
 
 def test_people_get_cores_and_gib_and_only_the_terms_that_matter(run: Run) -> None:

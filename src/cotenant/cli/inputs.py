@@ -58,8 +58,10 @@ def read_object(path: pathlib.Path, *kinds: str, wanted: str = "") -> Mapping[st
     except MALFORMED:
         import yaml
 
+        from cotenant.api import manifest
+
         try:
-            value = next(iter(yaml.safe_load_all(text)), None)
+            value = next(manifest.documents(text), None)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise BadInput(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
     if not isinstance(value, Mapping):

@@ -140,6 +140,7 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
     from cotenant.cli import inputs
     from cotenant.manager.overcommit import looking, nodes
     from cotenant.manager.overcommit.pods import PodObject
+    from cotenant.units import plain
     from cotenant.units.clock import ManualClock, SystemClock
     from cotenant.units.malformed import MALFORMED, problem
 
@@ -152,6 +153,8 @@ def _of_files(node: pathlib.Path, pods: File, metric: File, config: File, at: st
             return empty
         value = inputs.read_object(path, *kinds)
         said = (value.get(field) or empty) if field else value
+        if field != "data":
+            said = plain.without_nulls(said)
         try:
             return msgspec.convert(said, kind, strict=False)
         except MALFORMED as error:

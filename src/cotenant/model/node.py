@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cotenant.units import cpulist, errors, quantity
+from cotenant.units import cpulist, errors, plain, quantity
 from cotenant.units.malformed import MALFORMED, problem
 
 RESERVATION_ANNOTATION = "node.koordinator.sh/reservation"
@@ -117,16 +117,11 @@ def decode_usage(text: bytes | str, place: str) -> Usage:
     """
     known: Any = None
     try:
-        known = _known(msgspec.json.decode(text))
+        known = plain.without_nulls(msgspec.json.decode(text))
         return msgspec.convert(known, Usage, strict=False)
     except MALFORMED as error:
         told = problem(error, known, Usage, strict=False)
         raise BadNode(f"{place}: {told}; give numbers by name, and leave out what is unknown") from None
-
-
-def _known(value: Any) -> Any:
-    """Return the value without the members that are null."""
-    return {key: _known(v) for key, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 def decode_node(value: Any, place: str, fallback: Node) -> Node:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from cotenant.model import policy_values
-from cotenant.units import errors
+from cotenant.units import errors, plain
 from cotenant.units.malformed import MALFORMED, problem
 
 ClassName = Literal["LSR", "LS", "BE", "SYSTEM"]
@@ -276,7 +276,7 @@ def decode(value: object, place: str = "NodeSLO") -> tuple[NodeSlo, tuple[str, .
     complaints: list[str] = []
     spec = value.get("spec") or {}
     try:
-        spec = _within_range(_without_nulls(spec), "spec", complaints)
+        spec = _within_range(plain.without_nulls(spec), "spec", complaints)
         slo = msgspec.convert(spec, NodeSlo, strict=False)
     except MALFORMED as error:
         told = problem(error, spec, NodeSlo, strict=False).replace("`$", "`spec")
@@ -292,7 +292,7 @@ def override(base: _Struct, annotation: Mapping[str, Any], place: str) -> tuple[
     complaints: list[str] = []
     kept = annotation
     try:
-        kept = _within_range(_without_nulls(annotation), place, complaints)
+        kept = _within_range(plain.without_nulls(annotation), place, complaints)
         given = msgspec.convert(kept, type(base), strict=False)
     except MALFORMED as error:
         return base, (problem(error, kept, type(base), strict=False).replace("`$", f"`{place}"),)
@@ -315,12 +315,6 @@ def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     return next((found for part in get_args(annotation) if (found := _struct_in(part))), None)
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _within_range(value: Any, place: str, complaints: list[str]) -> Any:

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,9 +16,6 @@ from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
 from cotenant.units.malformed import problem, yaml_problem
-
-if TYPE_CHECKING:
-    import yaml
 
 _log = logging.getLogger(__name__)
 
@@ -79,23 +76,14 @@ def read_objects(path: pathlib.Path) -> list[dict[str, Any]]:
 def _read_yaml(path: pathlib.Path, content: bytes, json_error: Exception) -> list[Any]:
     import yaml
 
+    from cotenant.api import manifest
+
     if content.lstrip()[:1] in (b"{", b"["):
         raise BadFile(f"{path}: {json_error}; give a file that `kubectl get -o json` wrote")
     try:
-        return list(yaml.load_all(content, Loader=_text_times()))
+        return list(manifest.documents(content))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
         raise BadFile(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
-
-
-def _text_times() -> "type[yaml.SafeLoader]":
-    """Return a loader that leaves times as text, as JSON has them: our readers parse them."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: str(node.value))
-    return Loader
 
 
 def _objects_of(path: pathlib.Path, document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,14 +2,13 @@
 beside them a ConfigMap that says which one is active and what is wrong with the newest text.
 """
 
-import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import yaml
 
-from cotenant.api import timestamp
+from cotenant.api import manifest
 from cotenant.api.koordinator import slo_config
 from cotenant.api.report import Condition
 from cotenant.kube import errors
@@ -93,18 +92,9 @@ def conditions_of(state: Mapping[str, Any] | None) -> list[Condition]:
     """Return the conditions in the ConfigMap; none where there are none that can be read."""
     data = (state or {}).get("data") or {}
     try:
-        return msgspec.convert(_with_text_times(yaml.safe_load(data.get("conditions") or "[]")), list[Condition])
+        return msgspec.convert(next(manifest.documents(data.get("conditions") or "[]"), None), list[Condition])
     except (yaml.YAMLError, *MALFORMED):
         return []
-
-
-def _with_text_times(value: Any) -> Any:
-    """Return parsed YAML with its times as text again: YAML makes dates of them."""
-    if isinstance(value, list):
-        return [_with_text_times(one) for one in value]
-    if isinstance(value, dict):
-        return {key: _with_text_times(one) for key, one in value.items()}
-    return timestamp.render(value.timestamp()) if isinstance(value, datetime.datetime) else value
 
 
 async def write_state(client: Client, namespace: str, active: str, conditions: Sequence[Condition]) -> None:

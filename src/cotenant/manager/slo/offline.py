@@ -9,6 +9,7 @@ from cotenant.api.koordinator import node_slo, slo_config
 from cotenant.api.objects import Node, ObjectMeta
 from cotenant.manager.overcommit import strategy
 from cotenant.manager.slo.node_metric import collect_policy
+from cotenant.units import plain
 from cotenant.units.errors import CotenantError
 from cotenant.units.malformed import MALFORMED
 
@@ -52,7 +53,7 @@ def render(objects: Iterable[tuple[str, Mapping[str, Any]]]) -> Offline:
             config_maps.append(value)
         elif value.get("kind") == "Node":
             try:
-                nodes.append(msgspec.convert(value, Node, strict=False))
+                nodes.append(msgspec.convert(plain.without_nulls(value), Node, strict=False))
             except MALFORMED as error:
                 raise BadObjects(f"{place}: {error}") from None
     if len(config_maps) != 1:

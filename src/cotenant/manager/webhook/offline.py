@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 
 from cotenant.api import unstructured
-from cotenant.api.koordinator.profile import Profile
+from cotenant.api.koordinator.profile import KIND, Profile
 from cotenant.manager.webhook import mutation, profiles, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
 from cotenant.manager.webhook.errors import Refused
 from cotenant.manager.webhook.surroundings import LimitRange, Namespace, PriorityClass, Quota, Surroundings
+from cotenant.units import plain
 from cotenant.units.errors import CotenantError
 from cotenant.units.malformed import MALFORMED, problem
 
 _KINDS: dict[str, Any] = {
-    "ClusterColocationProfile": Profile,
+    KIND: Profile,
     "Namespace": Namespace,
     "PriorityClass": PriorityClass,
     "ResourceQuota": Quota,
@@ -128,8 +129,10 @@ def _prioritized(pod: dict[str, Any], classes: Mapping[str, PriorityClass]) -> d
     return {**pod, "spec": {**spec, "priorityClassName": name, "priority": found.value}}
 
 
-def _take(found: Objects, value: dict[str, Any], place: str) -> None:
-    kind = value.get("kind")
+def _take(found: Objects, written: dict[str, Any], place: str) -> None:
+    kind, value, spec = written.get("kind"), plain.without_nulls(written), written.get("spec")
+    if kind == KIND and isinstance(spec, dict) and "patch" in spec:
+        value["spec"]["patch"] = spec["patch"]  # in which a null takes something away
     if kind == "Pod":
         wrong = shapes.problem(value, shapes.Pod)
         if wrong:
