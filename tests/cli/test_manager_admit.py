@@ -102,14 +102,14 @@ def test_a_pod_has_the_priority_of_the_class_that_it_names(
         assert refusal in found["refused"][0]
 
 
-def test_what_is_null_is_absent_but_in_a_patch(
+def test_what_is_null_is_absent_but_in_a_patch_and_unknown_fields_are_named(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.yaml").write_text(
         """
 kind: ClusterColocationProfile
 metadata: {name: p, namespace: null}
-spec: {qosClass: null, schedulerName: null, labels: {a: "1"}, patch: {metadata: {labels: {b: null}}}}
+spec: {qosClas: BE, qosClass: null, schedulerName: null, labels: {a: "1"}, patch: {metadata: {labels: {b: null}}}}
 ---
 kind: Pod
 metadata: {name: one, creationTimestamp: 2026-11-30T00:00:00Z, labels: {b: "2", c: null}}
@@ -119,10 +119,12 @@ spec:
 """
     )
     assert app.run(["manager", "admit", str(tmp_path / "x.yaml"), "--affinity", "off", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    said = capsys.readouterr()
+    (found,) = json.loads(said.out)
     assert found["pod"]["metadata"]["labels"] == {"a": "1"}
     assert found["pod"]["metadata"]["creationTimestamp"] == "2026-11-30T00:00:00Z"
     assert found["pod"]["spec"] == {"containers": [{"name": "main", "resources": {"requests": {}}}]}
+    assert said.err == "profile p: nobody knows spec.qosClas\n"
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,8 @@ def admit(
     verdicts = offline.judge(objects, affinity)
     for name, why in objects.bad_profiles.items():
         typer.echo(f"profile {name} matches nothing: {why}", err=True)
+    for name, places in objects.unknown.items():
+        typer.echo(f"profile {name}: nobody knows {', '.join(places)}", err=True)
     if json:
         printing.print_json(msgspec.to_builtins(verdicts))
     else:

@@ -86,10 +86,11 @@ async def test_profiles_and_configuration(api: ApiServer, client: Client) -> Non
         wrong = {"metadata": {"name": "p"}, "spec": {"probability": "200%", "qosClass": "X"}}
         refused = await asked(ask, "/validate-profiles", wrong)
         assert len(refused["status"]["message"].split("; ")) == 2
-        later = {"metadata": {"name": "p"}, "spec": {"priorityClassName": "later"}}
+        later = {"metadata": {"name": "p"}, "spec": {"priorityClassName": "later", "qosClas": "BE"}}
         warned = await asked(ask, "/validate-profiles", later)
         assert warned["allowed"] is True
-        assert "no PriorityClass later" in warned["warnings"][0]
+        assert warned["warnings"][0] == "spec.qosClas: nobody knows this field"
+        assert "no PriorityClass later" in warned["warnings"][1]
 
         data = {"colocation-config": "{", "resource-threshold-config": "{}"}
         place = {"namespace": "koordinator-system", "name": ""}

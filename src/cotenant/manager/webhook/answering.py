@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from cotenant.api import unstructured
+from cotenant.api import crd, unstructured
 from cotenant.api.errors import BadRequest
-from cotenant.api.koordinator import slo_config
+from cotenant.api.koordinator import kinds, slo_config
 from cotenant.api.koordinator.profile import Profile
 from cotenant.manager.webhook import mutation, node_status, patching, profiles, review, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
@@ -121,15 +121,13 @@ class Answering:
             profiles.ready(profile)
         except profiles.BadProfile as error:
             return Answer(request=request, reasons=tuple(error.problems))
+        warnings = [f"{place}: nobody knows this field" for place in crd.unknown_fields(kinds.PROFILE, request.object)]
         name = profile.spec.priority_class_name
         if name and not self._cluster.has_priority_class(name):
-            return Answer(
-                request=request,
-                warnings=(
-                    f"spec.priorityClassName: there is no PriorityClass {name}; pods are refused until there is",
-                ),
+            warnings.append(
+                f"spec.priorityClassName: there is no PriorityClass {name}; pods are refused until there is"
             )
-        return Answer(request=request)
+        return Answer(request=request, warnings=tuple(warnings))
 
     async def validate_configuration(self, request: Request) -> Answer:
         """Check ``slo-controller-config`` as far as it changes; other ConfigMaps are let through.

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cotenant.api import unstructured
+from cotenant.api import crd, unstructured
+from cotenant.api.koordinator import kinds
 from cotenant.api.koordinator.profile import KIND, Profile
 from cotenant.manager.webhook import mutation, profiles, shapes, validation
 from cotenant.manager.webhook.affinity import Strength
@@ -53,6 +54,8 @@ class Objects:
 
     ready: list[profiles.Ready] = dataclasses.field(default_factory=list)
     bad_profiles: dict[str, str] = dataclasses.field(default_factory=dict)
+    unknown: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    """By profile: places of fields that nobody knows, and that do nothing."""
     namespaces: dict[str, Namespace] = dataclasses.field(default_factory=dict)
     classes: dict[str, PriorityClass] = dataclasses.field(default_factory=dict)
     quotas: list[Quota] = dataclasses.field(default_factory=list)
@@ -146,6 +149,8 @@ def _take(found: Objects, written: dict[str, Any], place: str) -> None:
     except MALFORMED as error:
         raise BadObjects(f"{place}: {kind}: {problem(error, value, _KINDS[kind], strict=False)}") from None
     if isinstance(one, Profile):
+        if strangers := crd.unknown_fields(kinds.PROFILE, value):
+            found.unknown[one.metadata.name] = strangers
         try:
             found.ready.append(profiles.ready(one))
         except profiles.BadProfile as error:
