@@ -119,11 +119,23 @@ async def test_pods_whose_like_the_webhook_refuses_are_named(koordinator: ApiSer
         made = pod(name, label, "anolis")
         made["spec"]["priority"], made["status"]["phase"] = priority, phase
         koordinator.put("api/v1/pods", name, **made)
+    exempt = pod("never-asked-about", "LS", "anolis")
+    exempt["metadata"]["namespace"], exempt["spec"]["priority"] = "kube-system", 5500
+    koordinator.put("api/v1/pods", "never-asked-about", **exempt)
     (found,) = (await migration.read(client)).nodes("anolis")
     refused = {one.subject: one for one in found.changes if "webhook" in one.text}
     assert set(refused) == {"ns/mixed"}
     assert refused["ns/mixed"].kind == "differs"
     assert "LS does not go with koord-batch" in refused["ns/mixed"].text
+
+
+async def test_koordlet_is_found_among_other_containers_of_its_pod(koordinator: ApiServer, client: Client) -> None:
+    (found,) = koordinator.objects["apis/apps/v1/daemonsets"].values()
+    found["spec"]["template"]["spec"]["containers"].insert(0, {"name": "mesh-proxy", "image": "proxy:1"})
+    running = await migration.read(client)
+    assert running.image == "koordlet:v1.8.0"
+    assert running.gates is not None
+    assert running.gates["BECPUEvict"]
 
 
 async def test_a_cluster_without_koordinator_is_empty(api: ApiServer, client: Client) -> None:

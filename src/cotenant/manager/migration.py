@@ -11,7 +11,7 @@ from cotenant.act import migration
 from cotenant.kube import errors
 from cotenant.kube.client import DAEMON_SETS, NODE_SLOS, NODES, PODS, REPORTS, Client, Resource
 from cotenant.manager.overcommit.pods import FINISHED
-from cotenant.manager.webhook import validation
+from cotenant.manager.webhook import registration, validation
 from cotenant.model import pod as pods
 from cotenant.model import pod_list, policy
 from cotenant.model.node import CPU_NORMALIZATION_ANNOTATION, cpu_normalization
@@ -83,7 +83,8 @@ async def read(client: Client) -> Running:
     gates, image = None, ""
     async for one in _items(client, DAEMON_SETS):
         if one["metadata"]["name"] == KOORDLET:
-            container = one["spec"]["template"]["spec"]["containers"][0]
+            containers = one["spec"]["template"]["spec"]["containers"]
+            container = next((each for each in containers if each.get("name") == KOORDLET), containers[0])
             gates = migration.gates_of([*(container.get("command") or []), *(container.get("args") or [])])
             image = str(container.get("image", ""))
     ratios = {}
@@ -112,7 +113,7 @@ async def read(client: Client) -> Running:
 def _turned_away(items: Iterable[Mapping[str, Any]]) -> Iterator[migration.Change]:
     for item in items:
         metadata, phase = item.get("metadata") or {}, (item.get("status") or {}).get("phase")
-        if phase in FINISHED or metadata.get("deletionTimestamp"):
+        if phase in FINISHED or metadata.get("deletionTimestamp") or metadata.get("namespace") in registration.EXEMPT:
             continue
         key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
         for problem in validation.problems(item):
