@@ -70,6 +70,13 @@ def test_other_words_are_bad_usage(what: str, name: str, get: Callable[[str], by
         decisions.show(what, name, "http://x", get, as_json=False)
 
 
+@pytest.mark.parametrize("what", ["pod", "node"])
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"status": "ok"}', b'{"pod": "a/b", "node": "a/b"}'])
+def test_the_answer_of_another_program_is_told(what: str, answer: bytes) -> None:
+    with pytest.raises(decisions.NoDecisions, match=r"^http://x: not an answer of .*--scheduler"):
+        decisions.show(what, "shop/web", "http://x/", lambda url: answer, as_json=False)
+
+
 def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["explain", "pod", "shop/web", "--scheduler", "http://127.0.0.1:1"]) == 2
     error = capsys.readouterr().err

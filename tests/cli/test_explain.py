@@ -31,13 +31,21 @@ def up() -> Iterator[str]:
         "/api/v1/sample": sample.encode(hurt(3)),
         "/wrong/api/v1/report": b"<html>",
     }
+    refusals = {
+        "/else": (404, b"<html>no such page"),
+        "/other": (404, b'{"error": "no such path"}'),
+        "/proxy": (401, b'{"error": {"code": 7}}'),
+        "/host": (403, b'{"error": "this Host is not ours"}'),
+        "/early": (503, b'{"error": "no sample yet"}'),
+        "/none": (502, b""),
+    }
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            content = answers.get(self.path)
-            self.send_response(200 if content else 503)
+            status, content = refusals.get(self.path.removesuffix("/api/v1/report"), (200, b""))
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(content or b"")
+            self.wfile.write(content or answers.get(self.path, b""))
 
         def log_message(self, *words: object) -> None:
             pass
@@ -61,15 +69,31 @@ def test_a_running_up_is_explained(up: str, capsys: pytest.CaptureFixture[str]) 
     assert "web.slice is throttled by its own quota in 50 % of periods; that is not interference." in out
 
 
-@pytest.mark.parametrize(("path", "said"), [("/wrong", "not an answer of `cotenant up`"), ("/none", "answered 503")])
+ELSE = "another program listens there; start `cotenant up`, give its address with --url, or give a file of samples"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/wrong", "not an answer of `cotenant up`"),
+        ("/else", f"/api/v1/report: answered 404 Not Found: {ELSE}\n"),
+        ("/other", f"answered 404 Not Found: {ELSE}\n"),
+        ("/proxy", f"answered 401 Unauthorized: {ELSE}\n"),
+        ("/host", "answered 403 Forbidden: this Host is not ours\n"),
+        ("/early", "answered 503 Service Unavailable: no sample yet; try again\n"),
+        ("/none", "answered 502 Bad Gateway; try again\n"),
+    ],
+)
 def test_what_is_no_answer_is_said(up: str, path: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["explain", "--url", up + path]) == 2
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
 
 
 def test_nobody_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["explain", "--url", "http://127.0.0.1:9"]) == 2
-    assert "start `cotenant up`, or give a file of samples" in capsys.readouterr().err
+    assert "start `cotenant up`, give its address with --url, or give a file of samples" in capsys.readouterr().err
     assert app.run(["explain", "--url", "file:///etc/passwd"]) == 2
     assert "not an address" in capsys.readouterr().err
 

@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 import typer
 
+from cotenant.units import errors
+from cotenant.units.malformed import MALFORMED
+
 DEFAULT_URL = "http://127.0.0.1:8088"
 
 KINDS = {"pod": "NAMESPACE/NAME", "node": "NAME"}
@@ -15,17 +18,28 @@ KINDS = {"pod": "NAMESPACE/NAME", "node": "NAME"}
 Get = Callable[[str], bytes]
 
 
+class NoDecisions(errors.CotenantError):
+    """What answered is no scheduler of ours."""
+
+
 def show(what: str, name: str, url: str, get: Get, as_json: bool) -> None:
-    """Print why a pod went where it did (``pod``, ``NAMESPACE/NAME``), or what is held of a node (``node``)."""
+    """Print why a pod went where it did (``pod``, ``NAMESPACE/NAME``), or what is held of a node (``node``).
+
+    :raises NoDecisions: if another program answers.
+    """
     from cotenant.cli import printing
 
     if what not in KINDS:
         raise typer.BadParameter(f"explain {what} {name}: say pod NAMESPACE/NAME or node NAME")
     if what == "pod" and name.count("/") != 1:
         raise typer.BadParameter(f"pod {name}: give NAMESPACE/NAME")
-    answer = msgspec.json.decode(
-        get(f"{url.rstrip('/')}/explain?{urllib.parse.urlencode({what: name})}"), type=dict[str, Any]
-    )
+    url = url.rstrip("/")
+    try:
+        answer = msgspec.json.decode(get(f"{url}/explain?{urllib.parse.urlencode({what: name})}"), type=dict[str, Any])
+    except MALFORMED as error:
+        raise NoDecisions(f"{url}: not an answer of `cotenant scheduler`: {error}; give --scheduler URL") from error
+    if answer.get(what) != name:
+        raise NoDecisions(f"{url}: not an answer of `cotenant scheduler`: nothing about {name}; give --scheduler URL")
     if as_json:
         printing.print_json(answer)
     elif what == "pod":

@@ -11,6 +11,8 @@ from cotenant.units import errors
 from cotenant.units.malformed import MALFORMED
 
 if TYPE_CHECKING:
+    import urllib.error
+
     from cotenant.detect.rules import Rules
     from cotenant.model.evaluation import Evaluation
     from cotenant.model.sample import Sample
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     """The newest sample, what was made of it, and by which rules; None: not known."""
 
 TIMEOUT_SECONDS = 5.0
+REFUSAL_BYTES = 4096
+"""What is read of an answer that refuses."""
 OFFLINE = "offline"
+_UP_REMEDY = "start `cotenant up`, give its address with --url, or give a file of samples"
 _LEDGER_REMEDY = "start `cotenant up --enforce`, or give the analyzer's page with --url"
 _SCHEDULER_REMEDY = "start `cotenant scheduler`, or give --scheduler URL"
 
@@ -107,7 +112,7 @@ def _of_running(url: str) -> "Explained":
     return taken, found, None
 
 
-def _get(url: str, remedy: str = "start `cotenant up`, or give a file of samples") -> bytes:
+def _get(url: str, remedy: str = _UP_REMEDY) -> bytes:
     import http.client
     import urllib.error
     import urllib.request
@@ -122,8 +127,25 @@ def _get(url: str, remedy: str = "start `cotenant up`, or give a file of samples
             return content
     except urllib.error.HTTPError as error:
         with error:
-            raise NoReport(f"{url}: answered {error.code} {error.reason}") from error
+            raise NoReport(f"{url}: answered {error.code} {error.reason}{_why(error, remedy)}") from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         reason = getattr(reason, "strerror", None) or reason
         raise NoReport(f"{url}: no answer ({reason}); {remedy}") from error
+
+
+def _why(error: "urllib.error.HTTPError", remedy: str) -> str:
+    """Return what follows an answer that refuses: its own words, or that somebody else listens there."""
+    import http.client
+
+    import msgspec
+
+    try:
+        said = msgspec.json.decode(error.read(REFUSAL_BYTES), type=dict[str, str]).get("error", "")
+    except (*MALFORMED, OSError, http.client.HTTPException):
+        said = ""
+    if error.code >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        return f": {said}; try again" if said else "; try again"
+    if said and error.code != http.HTTPStatus.NOT_FOUND:
+        return f": {said}"
+    return f": another program listens there; {remedy}"
