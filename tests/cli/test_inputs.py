@@ -11,7 +11,7 @@ from cotenant.cli import app
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/overcommit"
 
 
-@pytest.mark.parametrize(
+READING_YAML = pytest.mark.parametrize(
     "words",
     [
         ["manager", "admit"],
@@ -21,6 +21,9 @@ EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/overcommi
         ["up", "--no-web", "--latency"],
     ],
 )
+
+
+@READING_YAML
 def test_bad_yaml_is_told_with_its_line(
     words: list[str], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,6 +34,19 @@ def test_bad_yaml_is_told_with_its_line(
     assert said.startswith(f"cotenant: {file}: ")
     assert "line 2: " in said
     assert "byte string" not in said
+    assert said.count("\n") == 1
+
+
+@READING_YAML
+@pytest.mark.parametrize("value", ["0x_", "!!bool x"])
+def test_a_value_that_yaml_cannot_hold_is_told(
+    words: list[str], value: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(f"since: {value}\n")
+    assert app.run([*words, str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"cotenant: {file}: ")
     assert said.count("\n") == 1
 
 
@@ -86,6 +102,7 @@ def test_options_that_cannot_be_meant(words: str, said: str, capsys: pytest.Capt
             id="a misspelled gate is no rollout without one",
         ),
         pytest.param(["manager", "admit"], "kind: ConfigMap", 0, "there is no pod in these files", id="no pod"),
+        pytest.param(["manager", "admit"], "kind: [Pod]", 0, "there is no pod in these files", id="no kind"),
     ],
 )
 def test_what_a_file_lacks_or_has_too_much_of_is_told(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cotenant.units import errors
-from cotenant.units.malformed import MALFORMED, yaml_problem
+from cotenant.units.malformed import BAD_VALUES, MALFORMED, yaml_problem
 
 if TYPE_CHECKING:
     from cotenant.model.policy import NodeSlo
@@ -62,7 +62,7 @@ def read_object(path: pathlib.Path, *kinds: str, wanted: str = "") -> Mapping[st
 
         try:
             value = next(manifest.documents(text), None)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+        except (yaml.YAMLError, *BAD_VALUES) as error:
             raise BadInput(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
     if not isinstance(value, Mapping):
         raise BadInput(f"{path}: not a Kubernetes object in YAML or JSON; give {wanted}")

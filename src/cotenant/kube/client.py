@@ -124,7 +124,7 @@ _status_decoder = msgspec.json.Decoder(errors.Status)
 
 _BAD_CONFIGURATION = (
     lightkube_exceptions.ConfigError, OSError, yaml.YAMLError, msgspec.MsgspecError,
-    KeyError, ValueError, TypeError, AttributeError,
+    KeyError, ValueError, TypeError, AttributeError, RecursionError,
 )  # fmt: skip
 """What reading a kubeconfig raises: lightkube checks little of its shape."""
 _NO_CREDENTIALS = (lightkube_exceptions.ConfigError, OSError, KeyError, ValueError)

@@ -8,7 +8,7 @@ import msgspec
 from cotenant.api.exposition import BadSelector, Selector
 from cotenant.latency import fetching, log
 from cotenant.latency.errors import BadSource
-from cotenant.units.malformed import MALFORMED, yaml_problem
+from cotenant.units.malformed import BAD_VALUES, MALFORMED, yaml_problem
 
 SERVICES_LIMIT = 16
 """On one host: each has a thread that reads it, so that a slow one delays no other."""
@@ -91,7 +91,7 @@ def parse(text: str, place: str, limit: int = SERVICES_LIMIT) -> tuple[Service, 
 
     try:
         found = msgspec.convert(yaml.safe_load(text), Configuration, strict=False)
-    except (yaml.YAMLError, ValueError, *MALFORMED) as error:
+    except (yaml.YAMLError, *BAD_VALUES, *MALFORMED) as error:
         raise BadSource(f"{place}: {yaml_problem(error)}; write {_EXAMPLE}") from None
     try:
         return check(found.services, limit)

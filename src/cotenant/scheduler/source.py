@@ -15,7 +15,7 @@ from cotenant.api.reading import Row, row_of
 from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
-from cotenant.units.malformed import problem, yaml_problem
+from cotenant.units.malformed import BAD_VALUES, problem, yaml_problem
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _read_yaml(path: pathlib.Path, content: bytes, json_error: Exception) -> lis
         raise BadFile(f"{path}: {json_error}; give a file that `kubectl get -o json` wrote")
     try:
         return list(manifest.documents(content))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
+    except (yaml.YAMLError, *BAD_VALUES) as error:
         raise BadFile(f"{path}: neither JSON nor YAML: {yaml_problem(error)}") from None
 
 

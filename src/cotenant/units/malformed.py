@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+BAD_VALUES = (ValueError, RecursionError, LookupError, AttributeError)
+"""What PyYAML lets through beside its own error: no date (``2026-13-01``), too many digits, a tag that does not fit."""
 
 
 _ENTRY = "[...]"

@@ -15,7 +15,7 @@ from cotenant.kube import errors
 from cotenant.kube.client import CONFIG_MAPS, REVISIONS, Client
 from cotenant.manager.controller import FIELD_MANAGER
 from cotenant.manager.slo.staging import Revision
-from cotenant.units.malformed import MALFORMED
+from cotenant.units.malformed import BAD_VALUES, MALFORMED
 
 MOST = 20
 """Revisions kept, besides the active one."""
@@ -93,7 +93,7 @@ def conditions_of(state: Mapping[str, Any] | None) -> list[Condition]:
     data = (state or {}).get("data") or {}
     try:
         return msgspec.convert(next(manifest.documents(data.get("conditions") or "[]"), None), list[Condition])
-    except (yaml.YAMLError, *MALFORMED):
+    except (yaml.YAMLError, *BAD_VALUES, *MALFORMED):
         return []
 
 

@@ -142,7 +142,7 @@ def _take(found: Objects, written: dict[str, Any], place: str) -> None:
             raise BadObjects(f"{place}: Pod: {wrong}")
         found.pods.append(value)
         return
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         return
     try:
         one = msgspec.convert(value, _KINDS[kind], strict=False)
