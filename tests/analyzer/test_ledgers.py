@@ -113,6 +113,14 @@ async def test_from_a_message_to_the_page_and_metrics(
     assert 'cotenant_offline_asked_core_seconds_total{namespace="batch"} 3600.0' in (await get(site, "/metrics")).text
 
 
+async def test_a_replica_that_does_not_lead_has_no_ledger_to_show(fleet: Fleet, clock: ManualClock) -> None:
+    metrics = prometheus_client.CollectorRegistry()
+    site = FleetSite(fleet, clock, AllowedHosts("127.0.0.1"), metrics, lambda: False, lambda: "10.0.0.3:7443")
+    got: httpx.Response = await get(site, "/api/v1/ledger")
+    assert got.status_code == 503
+    assert got.json() == {"error": "this replica does not lead; ask 10.0.0.3:7443"}
+
+
 def test_a_ledger_that_is_none_is_counted_and_left_out(fleet: Fleet, receiver: receiving.Receiver) -> None:
     for bad in (b"{", b'{"accounts": 3}', b"[" * 200_000):
         receiver._hear("n1", stream_pb2.Batch(ledger=bad), None)

@@ -170,6 +170,8 @@ class FleetSite:
         return ledger.rows_of(self._fleet.ledgers.total().accounts, self._clock.wall())
 
     async def ledger(self, request: Request) -> Response:
+        if not self._leads():  # nodes tell the leader alone: an empty answer would say that nothing was lost
+            return refusal(503, f"this replica does not lead; ask {self._leader() or 'the one that does'}")
         return answer(msgspec.structs.replace(self._fleet.ledgers.total(), session={}))
 
     async def node(self, request: Request) -> Response:
