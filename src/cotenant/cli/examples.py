@@ -61,7 +61,7 @@ cotenant crd print | kubectl apply --server-side -f -
 cotenant crd install
 cotenant crd install --koordinator clustercolocationprofiles
 cotenant uninstall wait --namespace cotenant-system
-cotenant uninstall finish --no-restored
+cotenant uninstall finish --namespace cotenant-system --no-restored
 cotenant record samples.jsonl
 cotenant record samples.jsonl --period 1s --count 3600
 cotenant replay samples.jsonl
@@ -71,7 +71,7 @@ cotenant config explain rules.yaml
 cotenant config presets mco
 cotenant config templates redis
 cotenant config history
-cotenant config history --cluster --name default
+cotenant config history --cluster --namespace cotenant-system
 cotenant config rollback 3
 cotenant recommend
 cotenant recommend --from a.jsonl --latency p99.jsonl --write rules.yaml
