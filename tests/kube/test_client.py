@@ -92,7 +92,7 @@ async def test_a_server_that_stays_silent_is_said_to_be_slow(tmp_path: pathlib.P
                 await asking.get(NODES, "n1", dict)
 
 
-@pytest.mark.parametrize("content", [None, "", "[]", "contexts: 3", "{"])
+@pytest.mark.parametrize("content", [None, "", "[]", "contexts: 3", "{", "a: " + "[" * 5000])
 def test_a_kubeconfig_that_is_none_is_said_in_one_line(tmp_path: pathlib.Path, content: str | None) -> None:
     path = tmp_path / "config"
     if content is not None:
