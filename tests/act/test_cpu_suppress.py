@@ -3,12 +3,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.act.machine import Machine, usage, writes
 
-from cotenant.act import cpu_evict, cpu_pool, cpu_suppress, offline_cpus, offline_quota
+from cotenant.act import cpu_evict, cpu_pool, cpu_suppress, offline_cpus, offline_quota, planning
 from cotenant.model import policy
 from cotenant.model.node import Cpu, Usage, Use
 from cotenant.units import cpulist
@@ -259,6 +260,26 @@ def test_offline_containers_stay_on_the_numa_nodes_that_the_scheduler_gave_their
         assert all(listed(f"{node.container(here)}/{name}") <= everywhere - first for name in groups_inside)
         assert node.plan(wanted, **seen).items == ()
         assert cpu_evict.real_limit(node.look(**seen)) == limit  # a bound container says nothing of the others
+
+
+@pytest.mark.parametrize("wanted", [slo(), QUOTA], ids=["cpuset", "cfsQuota"])
+def test_where_no_cpu_is_listed_the_nodes_capacity_says_how_many_there_are(
+    machine: Make, wanted: dict[str, Any]
+) -> None:
+    node = machine("mainline-v2")
+    node.pod("a", label="BE")
+    capacity = {"status": {"capacity": {"cpu": "8", "memory": "32Gi"}}}
+
+    def held(used: float) -> tuple[int, int]:
+        seen = node.look(node=capacity, usage=usage(node=used, system=used))
+        unlisted = msgspec.structs.replace(seen, topology=msgspec.structs.replace(seen.topology, cpus=()))
+        decoded = policy.decode({"spec": wanted})[0]
+        node.apply(planning.plan(unlisted, decoded))
+        return int(node.quota("kubepods/besteffort")), int(cpu_evict.real_limit(unlisted))
+
+    assert held(9000)[0] == 200_000, "the floor of eight CPUs"
+    assert held(1000)[0] == 280_000, "a tenth of them at a time"
+    assert held(1000) == (360_000, 3600)
 
 
 def test_a_first_quota_is_not_held_back_by_the_step_limit(machine: Make) -> None:

@@ -237,6 +237,23 @@ def test_cpus_without_topology_are_cores_of_their_own(tmp_path: pathlib.Path) ->
     assert topology.read(tree.root).cpus == (Cpu(0, 0), Cpu(1, 1))
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("sys/devices/system/cpu/online", "0,2"),
+        ("sys/devices/system/cpu/cpu0/x", ""),
+        ("proc/stat", "cpu  1 2\ncpu0 1 2\ncpu2 1 2\nintr 5\n"),
+        ("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 85\n\nprocessor\t: 2\nmodel\t\t: 85\n"),
+    ],
+)
+def test_cpus_are_found_wherever_a_tree_lists_them(tmp_path: pathlib.Path, file: str, text: str) -> None:
+    tree = Tree(tmp_path)
+    tree.file(file, text)
+    if file.endswith("/x"):
+        tree.file(file.replace("cpu0", "cpu2"), text)
+    assert topology.read(tree.root).ids == {0, 2}
+
+
 def test_what_a_tree_does_not_say_of_the_node_is_unknown(tmp_path: pathlib.Path) -> None:
     tree = Tree(tmp_path)
     assert topology.read(tree.root).cpus == ()

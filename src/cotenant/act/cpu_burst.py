@@ -255,7 +255,7 @@ def share_pool(snapshot: Snapshot) -> tuple[float, float] | None:
         return None
     own = [pod for pod in snapshot.pods if pod.active and pod.qos_label in ("LSE", "LSR")]
     apart = [pod for pod in snapshot.pods if pod.qos_label in ("LSE", "LSR", "BE")]
-    total = len(snapshot.topology.cpus) * 1000 - sum(pod.request_millicores() for pod in own)
+    total = snapshot.cpu_count * 1000 - sum(pod.request_millicores() for pod in own)
     known = [usage.pods[pod.key].cpu_millicores or 0 for pod in apart if pod.key in usage.pods]
     return max(usage.node.cpu_millicores - sum(known), 0), total
 

@@ -35,8 +35,8 @@ def real_limit(snapshot: Snapshot) -> float:
     groups = [*([directory] if directory else [])]
     free = (g for g in cgroup.offline_groups(snapshot) if g.pod and not g.pod.resource_status.numa_nodes)
     groups += [child.path for group in free for child in group.containers]
-    widths = [len(cpus) for path in groups if (cpus := cgroup.cpus(snapshot, path)) is not None]
-    limit = min([len(snapshot.topology.cpus), *widths]) * 1000
+    widths = [len(cpus) for path in groups if (cpus := cgroup.cpus(snapshot, path))]
+    limit = min([snapshot.cpu_count, *widths]) * 1000
     holding = [directory] if directory else []
     if "directory quota" in snapshot.left_to_others:
         holding = [group.path for group in cgroup.offline_groups(snapshot) if group.qos == "BestEffort"]

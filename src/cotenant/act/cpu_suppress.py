@@ -82,7 +82,9 @@ def decide(draft: Draft, slo: NodeSlo) -> None:
         known = snapshot.node.capacity_millicores is not None
         draft.skipped.append(f"the node's {'CPU usage is not known (give --usage)' if known else _CPUS_UNKNOWN}")
         return
-    if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
+    if _by_quota(snapshot, slo):
+        if not uses_quota(slo.threshold):
+            draft.notices.append("offline work is held by quota: this node shows no CPU sets, or not which CPUs it has")
         offline_quota.hold(draft, target)
         offline_quota.release_inside(draft, "the quota of all offline work holds it")
         offline_cpus.widen(draft, "suppression is by quota")
@@ -123,6 +125,11 @@ def uses_quota(threshold: ThresholdStrategy) -> bool:
     return bool(threshold.enable) and threshold.cpu_suppress_policy == "cfsQuota"
 
 
+def _by_quota(snapshot: Snapshot, slo: NodeSlo) -> bool:
+    """Return whether offline work is held by quota: as asked for, or since CPU sets cannot be told."""
+    return uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies or not snapshot.topology.cpus
+
+
 def in_force(
     snapshot: Snapshot, slo: NodeSlo, targets: Iterable[Target]
 ) -> tuple[Literal["cpuset", "cfsQuota"], float] | None:
@@ -132,7 +139,7 @@ def in_force(
     wanted = {target.path: target.value for target in targets if target.strategy == "cpu_suppress"}
     directory = offline_quota.directory_of(snapshot)
     apart = [group.path for group in offline_quota.groups_apart(snapshot)]
-    if uses_quota(slo.threshold) or "cpuset" not in snapshot.hierarchies:
+    if _by_quota(snapshot, slo):
         shares = []
         for group in [*([directory] if directory else []), *apart]:
             limit = Limit.parse(wanted.get(cgroup.quota_path(snapshot, group) or "", "max").partition(" ")[0])

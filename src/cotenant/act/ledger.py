@@ -80,5 +80,5 @@ def _is_bound(snapshot: Snapshot, slo: NodeSlo, used: Mapping[str, float], compl
     target = cpu_suppress.target_millicores(snapshot, slo)
     if target is None or not complete:
         return None
-    allowed = max(target, offline_quota.floor_cpus(len(snapshot.topology.cpus)) * 1000)
+    allowed = max(target, offline_quota.floor_cpus(snapshot.cpu_count) * 1000)
     return sum(used.values()) >= BINDING_RATIO * allowed

@@ -40,7 +40,7 @@ def hold(draft: Draft, target: float) -> None:
     directory = directory_of(snapshot)
     apart = groups_apart(snapshot)
     period = cgroup.period_usec(snapshot, directory) if directory else cgroup.DEFAULT_PERIOD_USEC
-    cpus = len(snapshot.topology.cpus)
+    cpus = snapshot.cpu_count
     current = _current_total(snapshot, directory, apart, period)
     total = quota_usec(cpus, target, current, period)
     if total is None:

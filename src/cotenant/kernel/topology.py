@@ -49,7 +49,9 @@ def _online(root: paths.Root) -> frozenset[int]:
     listed = {int(match[1]) for name in _names(base) if (match := _CPU_DIRECTORY.fullmatch(name))}
     if listed:
         return frozenset(listed)
-    return frozenset(int(number) for number in re.findall(r"^cpu(\d+) ", text(root.proc / "stat") or "", re.MULTILINE))
+    counted = re.findall(r"^cpu(\d+) ", text(root.proc / "stat") or "", re.MULTILINE)
+    counted = counted or re.findall(r"^processor\s*: (\d+)$", text(root.proc / "cpuinfo") or "", re.MULTILINE)
+    return frozenset(map(int, counted))
 
 
 def _numa_nodes(root: paths.Root) -> dict[int, int]:

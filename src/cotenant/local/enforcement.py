@@ -177,7 +177,7 @@ class Enforcement:
         seen, slo = self._contesting.applied(seen, self._settings.slo, now)
         isolating = self._isolating(seen, observed)
         plan = planning.plan(seen, slo, self._strategies, (isolating,))
-        cpus = len(seen.topology.cpus)
+        cpus = seen.cpu_count
         done = self.enforcer.carry_out(seen, lambda _: steadying.calm(plan.items, cpus, self.fast_path.ago_seconds()))
         self._aim(seen, slo)
         quotas = self._withheld.of(seen, now)

@@ -120,6 +120,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     resctrl: str | None = None
     """Where resctrl is mounted, relative to the root; None where it is not."""
 
+    @property
+    def cpu_count(self) -> int:
+        """How many CPUs the node has: those that are listed, by its capacity where none is; 0 where neither says."""
+        return len(self.topology.cpus) or (self.node.capacity_millicores or 0) // 1000
+
     def path(self, controller: Controller, group: str, file: str) -> str | None:
         """Return the path of a group's file under a controller, or None where that controller is not mounted."""
         hierarchy = self.hierarchies.get(controller)

@@ -344,7 +344,7 @@ class Agent:
             self._fast_path.aim((), ())
             self._tell(seen, now_used, accounting.NOTHING_ENFORCED)
             return
-        cpu_count = len(seen.topology.cpus)
+        cpu_count = seen.cpu_count
         ago = self._fast_path.ago_seconds
         items = self._enduring.lasting(plan.items, slo.threshold, self._clock.monotonic())
         done = self._enforcer.carry_out(seen, lambda _: steadying.calm(items, cpu_count, ago()))
