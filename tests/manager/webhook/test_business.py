@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.manager.webhook.objects import around, arrival, offline, pod
+from tests.manager.webhook.objects import around, arrival, offline, pod, ready
 
 from cotenant.detect import templates
 from cotenant.manager.webhook import affinity, mutation, validation
@@ -54,6 +54,14 @@ def test_off_is_off_for_every_type() -> None:
 def test_a_type_that_nobody_knows_changes_nothing(name: str) -> None:
     value = pod(labels={TYPE: name})
     assert mutated(value) == value
+
+
+def test_a_second_round_gives_no_class_by_a_priority_that_a_profile_gave() -> None:
+    value = pod(labels={TYPE: "redis"}, priority=5000, priorityClassName="koord-batch")
+    profiles = [ready(priorityClassName="koord-mid")]
+    once = mutated(value, profiles=profiles)
+    assert QOS not in labels(once), "LS does not go with batch"
+    assert mutated(once, profiles=profiles) == once
 
 
 def test_a_class_that_does_not_go_with_the_priority_is_not_given() -> None:

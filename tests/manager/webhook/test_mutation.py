@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.manager.webhook import objects
 from tests.manager.webhook.objects import around, arrival, offline, pod, ready
 
@@ -215,15 +216,19 @@ def test_the_priority_follows_the_class_with_its_preemption_policy() -> None:
 
 
 @settings(max_examples=120, deadline=None)
-@given(objects.pods(), objects.ready_profiles())
-def test_a_second_round_changes_nothing(value: dict[str, Any], profiles: list[Ready]) -> None:
+@given(objects.pods(), objects.ready_profiles(), st.sampled_from(["", "redis", "batch"]))
+def test_a_second_round_changes_nothing(value: dict[str, Any], profiles: list[Ready], business: str) -> None:
+    value["metadata"]["labels"]["pod.koordinator.sh/mutating-update"] = "true"
+    there = around({"cotenant.io/workload-type": business} if business else {})
     try:
-        once = mutation.mutate(arrival(value), profiles, around(), "hard")
+        once = mutation.mutate(arrival(value), profiles, there, "hard")
     except Refused:
         return
-    again = mutation.mutate(arrival(once.pod), profiles, around(), "hard")
+    again = mutation.mutate(arrival(once.pod), profiles, there, "hard")
     assert patching.difference(once.pod, again.pod) == []
     assert again.applied == once.applied
+    updated = mutation.mutate(arrival(once.pod, update=True), profiles, there, "hard")
+    assert patching.difference(once.pod, updated.pod) == []
 
 
 @settings(max_examples=60, deadline=None)

@@ -77,8 +77,8 @@ def mutate(
     pod["metadata"] = pod.get("metadata") or {}
     pod["spec"] = pod.get("spec") or {}
     template = business.template_of(pod, around)
-    if template is not None and not arrival.update:
-        business.default(pod, template)
+    if template is not None and not arrival.update and RECORD_ANNOTATION not in unstructured.annotations(pod):
+        business.default(pod, template)  # once: a profile may have changed the priority, on which the class depends
     base = _base(pod)
     matched = matching(base, arrival.identity, profiles, around)
     if matched:
