@@ -215,7 +215,7 @@ def test_the_priority_follows_the_class_with_its_preemption_policy() -> None:
     assert not {"priority", "priorityClassName", "preemptionPolicy"} & gone.keys()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=90, deadline=None)
 @given(objects.pods(), objects.ready_profiles(), st.sampled_from(["", "redis", "batch"]))
 def test_a_second_round_changes_nothing(value: dict[str, Any], profiles: list[Ready], business: str) -> None:
     value["metadata"]["labels"]["pod.koordinator.sh/mutating-update"] = "true"
