@@ -63,10 +63,12 @@ def validating(name: str, namespace: str, client_configs: Mapping[str, Object], 
         "scope": "Cluster",
     }
     maps = {**_pods("CREATE", "UPDATE"), "resources": ["configmaps"]}
+    # A resize in place is an update of a pod too: an LSR pod keeps whole cores through it.
+    updates = {**_pods("UPDATE"), "resources": ["pods", "pods/resize"]}
     there = {"matchLabels": {_NAME_LABEL: configuration_namespace}}
     webhooks = [
         *_by_namespace(pods, namespace, _pods("CREATE")),
-        _webhook("updates.pods.cotenant.io", pods, "Ignore", [_pods("UPDATE")], everywhere),
+        _webhook("updates.pods.cotenant.io", pods, "Ignore", [updates], everywhere),
         _webhook("profiles.cotenant.io", client_configs[VALIDATE_PROFILES], "Ignore", [profiles], None),
         _webhook("configuration.cotenant.io", client_configs[VALIDATE_CONFIGURATION], "Ignore", [maps], there),
     ]
