@@ -118,6 +118,23 @@ def test_objects_as_yaml_documents_and_as_typed_lists(tmp_path: pathlib.Path) ->
     assert runtime_classes["kata"].handler == "kata"
 
 
+def test_null_in_an_object_is_what_was_left_out(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "objects.json"
+    sparse = {"kind": "Node", "metadata": {"name": "a", "uid": None}, "spec": None, "status": {"conditions": [None]}}
+    plain = {"kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": None, "scheduling": None}
+    path.write_text(json.dumps({"items": [sparse, plain]}))
+    nodes, runtime_classes = source.read_runtime(path)
+    assert (nodes["a"].metadata.uid, nodes["a"].status.conditions) == ("", [])
+    assert runtime_classes["kata"].handler == ""
+
+
+def test_an_object_that_holds_itself_is_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "objects.yaml"
+    path.write_text("&a\nkind: Node\nmetadata: {name: null}\nspec: *a\nstatus: {conditions: *a}\n")
+    with pytest.raises(BadFile, match="Node"):
+        source.read_runtime(path)
+
+
 def test_an_object_of_the_wrong_shape_is_refused(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "objects.json"
     path.write_text('{"kind": "Node", "metadata": {"name": []}}')

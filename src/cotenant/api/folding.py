@@ -47,7 +47,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
         except msgspec.ValidationError:
             if len(body) > LARGE_BYTES:
                 raise
-            return decoder.decode(msgspec.json.encode(_without_nulls(msgspec.json.decode(body))))
+            return decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(body))))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"request body: {error}") from None
     except RecursionError:
@@ -67,11 +67,12 @@ def decode_folded(body: bytes, decoder: msgspec.json.Decoder[Decoded], keys: Map
 _anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a decoded value without the keys and elements that are null."""
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value if inner is not None]
+        return [without_nulls(inner) for inner in value if inner is not None]
     return value
 
 

@@ -5,10 +5,11 @@ import dataclasses
 import logging
 import pathlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from cotenant.api import folding
 from cotenant.api.errors import BadFile
 from cotenant.api.objects import Node, RuntimeClass
 from cotenant.api.reading import Row, row_of
@@ -20,6 +21,8 @@ from cotenant.units.malformed import BAD_VALUES, problem, yaml_problem
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
+
+Object = TypeVar("Object")
 
 
 class Source(Protocol):
@@ -129,15 +132,26 @@ def read_runtime(path: pathlib.Path) -> tuple[dict[str, Node], dict[str, Runtime
     for item in read_objects(path):
         try:
             if item.get("kind") == "Node":
-                node = msgspec.convert(item, Node)
+                node = _converted(item, Node)
                 nodes[node.metadata.name] = node
             elif item.get("kind") == "RuntimeClass":
-                runtime_class = msgspec.convert(item, RuntimeClass)
+                runtime_class = _converted(item, RuntimeClass)
                 runtime_classes[runtime_class.metadata.name] = runtime_class
         except msgspec.ValidationError as error:
             kind: type[Node | RuntimeClass] = Node if item["kind"] == "Node" else RuntimeClass
             raise BadFile(f"{path}: {item['kind']}: {problem(error, item, kind)}") from None
     return nodes, runtime_classes
+
+
+def _converted(item: dict[str, Any], kind: type[Object]) -> Object:
+    """Return an object of a file; null is taken for a key that is not there."""
+    try:
+        return msgspec.convert(item, kind)
+    except msgspec.ValidationError as error:
+        try:
+            return msgspec.convert(folding.without_nulls(item), kind)
+        except RecursionError:  # a YAML file may hold itself
+            raise error from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
