@@ -221,6 +221,16 @@ def test_a_value_past_an_alarm_is_sent_at_once(make_sample: MakeSample) -> None:
     assert Orders(alarms={"memory.available_ratio": (0.6, True)}).is_alarming(low)
 
 
+async def test_an_address_that_cannot_be_had_is_told_once_with_what_to_do(
+    fleet: Fleet, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    receiver = receiving.Receiver(fleet, receiving.Instructions())
+    with pytest.raises(BadListen, match=f"{address}: .*; choose another address or port"):
+        async with receiving.serving(receiver, address):
+            pass
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("listen", ["0.0.0.0:7443", "10.0.0.1:1", "[::]:1", "analyzer:7443"])
 def test_plaintext_stays_on_loopback(listen: str) -> None:
     with pytest.raises(BadListen, match="tls-certificate"):

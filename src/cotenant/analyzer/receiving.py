@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import logging
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import grpc
@@ -19,6 +20,7 @@ from cotenant.api.v1 import stream_pb2, stream_pb2_grpc
 from cotenant.detect import rules
 from cotenant.model import sample
 from cotenant.model.ledger import Ledger
+from cotenant.units import address
 from cotenant.units.malformed import MALFORMED
 
 _log = logging.getLogger(__name__)
@@ -231,6 +233,28 @@ def _messages(table: dict[str, usage.Row]) -> Iterator[stream_pb2.UsageTable]:
         yield stream_pb2.UsageTable(nodes=rows[start:last], complete=last >= len(rows))
 
 
+def _check_free(listen: str) -> None:
+    """Return if an address can be bound: gRPC tells why not in a log of its own, and only there.
+
+    :raises BadListen: if it cannot.
+    """
+    host, port = address.split(listen)
+    why = OSError()
+    try:
+        for family, kind, protocol, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with contextlib.closing(socket.socket(family, kind, protocol)) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    tried.bind(place)
+                except OSError as error:
+                    why = error
+                else:
+                    return  # one of those that a name stands for is enough
+    except OSError as error:
+        why = error
+    raise BadListen(f"--listen {listen}: {why.strerror}; choose another address or port")
+
+
 @contextlib.asynccontextmanager
 async def serving(
     receiver: Receiver, listen: str, credentials: grpc.ServerCredentials | None = None
@@ -239,6 +263,7 @@ async def serving(
 
     :raises BadListen: if the address cannot be bound.
     """
+    _check_free(listen)
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
