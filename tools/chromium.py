@@ -45,13 +45,15 @@ class Tab:
         """Return the answer to one protocol call; events that come meanwhile are noted."""
         self._next += 1
         self._socket.send(json.dumps({"id": self._next, "method": method, "params": parameters}))
-        while True:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while time.monotonic() < deadline:  # a page with live events never falls silent
             message = json.loads(self._socket.recv())
             if message.get("id") == self._next:
                 if "error" in message:
                     raise PageFailed(f"{method}: {message['error']['message']}")
                 return dict(message["result"])
             self._note(message)
+        raise PageFailed(f"{method}: no answer within {TIMEOUT_SECONDS:.0f} s")
 
     def _note(self, message: dict[str, Any]) -> None:
         method, parameters = message.get("method"), message.get("params", {})
