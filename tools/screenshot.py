@@ -111,15 +111,16 @@ def main() -> int:
         address = stack.enter_context(up(data, log))
         stack.enter_context(loops(1, 300, shop))
         tab = stack.enter_context(chromium.running())
+        tab.size(*VIEWS[0][:2])
+        tab.open(address)  # in calm: beside the noise, whose groups weigh so much, a browser loads nothing for minutes
         time.sleep(arguments.calm_seconds)
         stack.enter_context(loops(4 * cpus, 240, batch))
         time.sleep(15)
         for width, height, scheme in VIEWS:
             tab.size(width, height)
             tab.scheme(scheme)
-            tab.open(address)
-            tab.wait("document.getElementById('live').className.includes('on')", 30)
-            time.sleep(2)
+            tab.wait("document.getElementById('live').className.includes('on')")
+            time.sleep(3)
             tab.picture(arguments.directory / f"page-{width}-{scheme}.png")
     print(f"written: {arguments.directory}")
     return 0
