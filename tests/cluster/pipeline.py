@@ -16,6 +16,8 @@ ANALYZER = "127.0.0.1:17443"
 EXTENDER = "127.0.0.1:18088"
 REPORTS = "/apis/cotenant.io/v1alpha1/nodeinterferencereports"
 RULES = "/apis/cotenant.io/v1alpha1/detectionruleconfigs"
+SCHEDULERS_PATIENCE = "httpTimeout: 100ms"
+"""How long kube-scheduler waits for the extender, in the configuration that cotenant prints."""
 
 QUICK_RULES = {
     "windowSeconds": 10,
@@ -79,11 +81,19 @@ def simulated(directory: pathlib.Path, count: int, *options: str) -> Iterator[pr
 
 
 @contextlib.contextmanager
-def asked_scheduler(*options: str) -> Iterator[None]:
-    """Have the real kube-scheduler ask the extender, by the configuration that cotenant prints; or as options say."""
+def asked_scheduler(*options: str, patient: bool = True) -> Iterator[None]:
+    """Have the real kube-scheduler ask the extender, by the configuration that cotenant prints; or as options say.
+
+    :param patient: wait ten seconds for an answer: an answer that comes after the 100 ms of the printed configuration
+        counts as none, so that a machine that stands still for as long would place a pod as if nobody had been asked.
+    """
     printed = programs.run(["scheduler", "config", f"--listen={EXTENDER}", *(options or ("--extender",))])
     assert printed.returncode == 0, printed.stderr
-    cluster.restart_scheduler(cluster.configured_scheduler(printed.stdout))
+    configuration = printed.stdout
+    if patient:
+        assert configuration.count(SCHEDULERS_PATIENCE) == 1, configuration
+        configuration = configuration.replace(SCHEDULERS_PATIENCE, "httpTimeout: 10s")
+    cluster.restart_scheduler(cluster.configured_scheduler(configuration))
     try:
         yield
     finally:

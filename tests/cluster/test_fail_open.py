@@ -68,7 +68,7 @@ def steered(kubeconfig: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) 
     with contextlib.ExitStack() as running:
         running.callback(pipeline.clean)
         running.enter_context(pipeline.simulated(directory, cluster.KWOK_NODES))
-        running.enter_context(pipeline.asked_scheduler())
+        running.enter_context(pipeline.asked_scheduler(patient=False))
         yield directory
 
 

@@ -119,7 +119,8 @@ def test_two_hundred_seeded_cases_are_placed_as_the_plain_rules_say(reports: pat
         favourites = best(may, statuses)
         by_score += len(favourites) < len(may)
         if found not in favourites:
-            missed.append((case, found, sorted(may), sorted(favourites)))
+            told = programs.get_json(f"http://{pipeline.EXTENDER}/explain?pod=default/case-{case}")["decisions"]
+            missed.append((case, found, sorted(may), sorted(favourites), told))
     print(f"{CASES} cases, {by_score} decided by the score among several nodes that fit")
     assert missed == []
     assert by_score > CASES / 4
