@@ -17,6 +17,8 @@ from cotenant.kernel import paths
 
 MIB = 1 << 20
 LOAD_RATIO = 0.3
+LIFE_SECONDS = 3600
+"""A group's command ends by itself after this, should nobody end it."""
 BODY_BYTES = 96 << 10
 PAGES_MIB = 256
 COTENANT = (sys.executable, "-m", "cotenant")
@@ -48,7 +50,8 @@ def with_parent() -> None:
 
 
 def grouped(qos: str, name: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    words = (*COTENANT, "run", "--qos", qos, "--name", name, *options, "--", "timeout", "-k", "1", "500", *command)
+    ending = ("timeout", "-k", "1", str(LIFE_SECONDS))
+    words = (*COTENANT, "run", "--qos", qos, "--name", name, *options, "--", *ending, *command)
     return subprocess.Popen(words, preexec_fn=with_parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
