@@ -289,7 +289,7 @@ def pods_of_the_kubelet() -> set[str]:
 def test_losing_the_api_server_changes_nothing_on_the_node(agent: programs.Program, pods: Pods) -> None:
     wait_for(lambda: pods.all() == HELD, 30)
     processes = Processes(cluster.STATE)
-    processes.stop("kube-apiserver")
+    processes.kill("kube-apiserver")
     try:
         path("cpu", pods.best_effort, "cpu.idle").write_text("0")
         wait_for(lambda: pods.all() == HELD, 10, "the answer to a rewrite while the API server is away")
