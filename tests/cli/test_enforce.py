@@ -140,7 +140,7 @@ def test_an_eviction_without_a_cluster_is_left_out(files: Files, capsys: pytest.
         ("usage.json", "[" * 100_000, "usage.json"),
         ("pods.json", "[" * 100_000, "pods.json"),
         ("slo.yaml", "[" * 5_000, "slo.yaml"),
-        ("slo.yaml", "spec: {a: 2001-99-99}", "slo.yaml"),
+        ("slo.yaml", "spec: {a: !!float abc}", "slo.yaml"),
     ],
 )
 def test_a_bad_input_is_one_line_that_names_the_file(
