@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import logging
 import re
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import grpc
@@ -22,6 +21,7 @@ from cotenant.model import sample
 from cotenant.model.ledger import Ledger
 from cotenant.units import address
 from cotenant.units.malformed import MALFORMED
+from cotenant.web.serving import bind
 
 _log = logging.getLogger(__name__)
 
@@ -233,28 +233,6 @@ def _messages(table: dict[str, usage.Row]) -> Iterator[stream_pb2.UsageTable]:
         yield stream_pb2.UsageTable(nodes=rows[start:last], complete=last >= len(rows))
 
 
-def _check_free(listen: str) -> None:
-    """Return if an address can be bound: gRPC tells why not in a log of its own, and only there.
-
-    :raises BadListen: if it cannot.
-    """
-    host, port = address.split(listen)
-    why = OSError()
-    try:
-        for family, kind, protocol, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            with contextlib.closing(socket.socket(family, kind, protocol)) as tried:
-                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    tried.bind(place)
-                except OSError as error:
-                    why = error
-                else:
-                    return  # one of those that a name stands for is enough
-    except OSError as error:
-        why = error
-    raise BadListen(f"--listen {listen}: {why.strerror}; choose another address or port")
-
-
 @contextlib.asynccontextmanager
 async def serving(
     receiver: Receiver, listen: str, credentials: grpc.ServerCredentials | None = None
@@ -263,7 +241,10 @@ async def serving(
 
     :raises BadListen: if the address cannot be bound.
     """
-    _check_free(listen)
+    try:
+        bind(listen).close()  # why an address cannot be had, gRPC tells in a log of its own, and only there
+    except address.BadAddress as error:
+        raise BadListen(str(error)) from None
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
