@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cotenant.api.errors import BadRequest
+from cotenant.units import plain
 
 Decoded = TypeVar("Decoded")
 
@@ -47,7 +48,7 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
         except msgspec.ValidationError:
             if len(body) > LARGE_BYTES:
                 raise
-            return decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(body))))
+            return decoder.decode(msgspec.json.encode(plain.without_nulls(msgspec.json.decode(body), elements=True)))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRequest(f"request body: {error}") from None
     except RecursionError:
@@ -65,15 +66,6 @@ def decode_folded(body: bytes, decoder: msgspec.json.Decoder[Decoded], keys: Map
 
 
 _anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-
-
-def without_nulls(value: Any) -> Any:
-    """Return a decoded value without the keys and elements that are null."""
-    if isinstance(value, dict):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [without_nulls(inner) for inner in value if inner is not None]
-    return value
 
 
 def _fold(value: Any, keys: Mapping[str, Key]) -> Any:

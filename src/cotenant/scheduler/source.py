@@ -9,13 +9,13 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cotenant.api import folding
 from cotenant.api.errors import BadFile
 from cotenant.api.objects import Node, RuntimeClass
 from cotenant.api.reading import Row, row_of
 from cotenant.api.report import KIND
 from cotenant.scheduler.herd import Herd
 from cotenant.scheduler.table import Table
+from cotenant.units import plain
 from cotenant.units.malformed import BAD_VALUES, problem, yaml_problem
 
 _log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ def _converted(item: dict[str, Any], kind: type[Object]) -> Object:
         return msgspec.convert(item, kind)
     except msgspec.ValidationError as error:
         try:
-            return msgspec.convert(folding.without_nulls(item), kind)
+            return msgspec.convert(plain.without_nulls(item, elements=True), kind)
         except RecursionError:  # a YAML file may hold itself
             raise error from None
 

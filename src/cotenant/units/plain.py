@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def without_nulls(value: Any) -> Any:
-    """Return data without the members that are null, which is the same as absent."""
+def without_nulls(value: Any, *, elements: bool = False) -> Any:
+    """Return data without the members that are null, which is the same as absent; of lists only with ``elements``."""
     if isinstance(value, Mapping):
-        return {str(key): without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {str(key): without_nulls(item, elements=elements) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item, elements=elements) for item in value if item is not None or not elements]
+    return value
