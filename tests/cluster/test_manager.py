@@ -21,7 +21,8 @@ from processes import Processes
 
 import cluster
 import node
-from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.client import Client
+from cotenant.kube.configuration import load_configuration
 from cotenant.manager import program
 from cotenant.manager.controller import Context
 from cotenant.units.clock import SystemClock

@@ -24,16 +24,6 @@ FAMILIES = {
 }
 
 
-@pytest.fixture
-def cotenant(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> Commands:
-    return Commands(capsys, tmp_path)
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path) -> pathlib.Path:
-    return tmp_path / "root"
-
-
 @pytest.mark.parametrize("systemd", [False, True], ids=["cgroupfs", "systemd"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_from_check_to_restore(cotenant: Commands, place: pathlib.Path, family: str, systemd: bool) -> None:

@@ -9,7 +9,8 @@ from lightkube.config.models import Cluster, User
 from starlette.responses import HTMLResponse
 
 from cotenant.kube import errors
-from cotenant.kube.client import LEASES, NODES, REPORTS, Client, load_configuration
+from cotenant.kube.client import LEASES, NODES, REPORTS, Client
+from cotenant.kube.configuration import load_configuration
 
 AT = "apis/cotenant.io/v1alpha1/nodeinterferencereports"
 

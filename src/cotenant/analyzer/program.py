@@ -23,7 +23,8 @@ from cotenant.analyzer.writing import TICK_SECONDS, ClusterSink, Writer
 from cotenant.detect import templates
 from cotenant.detect.rules import Rules
 from cotenant.kube import ending, errors, mounted
-from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.client import Client
+from cotenant.kube.configuration import load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.latency import fetching
 from cotenant.units import address

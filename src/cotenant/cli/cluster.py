@@ -19,7 +19,8 @@ def ask(kubeconfig: pathlib.Path | None, user_agent: str, question: "Callable[[C
 
     :raises BadConfiguration: if that cannot be read.
     """
-    from cotenant.kube.client import Client, load_configuration
+    from cotenant.kube.client import Client
+    from cotenant.kube.configuration import load_configuration
 
     async def work() -> Answer:
         async with Client(load_configuration(kubeconfig), user_agent, timeout_seconds=PATIENCE_SECONDS) as client:

@@ -117,7 +117,8 @@ def _interfaces(names: list[str]) -> tuple[InterfaceName, ...]:
 
 
 async def _run(plan: "simulation.Plan", given: Options) -> dict[str, int]:
-    from cotenant.kube.client import NODES, Client, load_configuration
+    from cotenant.kube.client import NODES, Client
+    from cotenant.kube.configuration import load_configuration
     from cotenant.node import simulation
 
     if not given.follow:

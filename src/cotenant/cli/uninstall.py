@@ -34,7 +34,8 @@ def wait(
     import asyncio
 
     from cotenant.cli import printing
-    from cotenant.kube.client import Client, load_configuration
+    from cotenant.kube.client import Client
+    from cotenant.kube.configuration import load_configuration
     from cotenant.manager import leaving
     from cotenant.units.clock import SystemClock
 
@@ -78,7 +79,8 @@ def finish(
 async def _finish(
     kubeconfig: pathlib.Path | None, namespace: str | None, timeout: float, restored: bool
 ) -> tuple["Outcome | None", dict[str, Any]]:
-    from cotenant.kube.client import Client, load_configuration
+    from cotenant.kube.client import Client
+    from cotenant.kube.configuration import load_configuration
     from cotenant.manager import leaving
     from cotenant.manager.overcommit import looking
     from cotenant.scheduler import marking

@@ -13,7 +13,8 @@ import prometheus_client
 from prometheus_client import core, registry
 
 from cotenant.kube import ending
-from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.client import Client
+from cotenant.kube.configuration import load_configuration
 from cotenant.kube.elector import Elector
 from cotenant.manager import controller, server
 from cotenant.manager.latency.controller import Latency

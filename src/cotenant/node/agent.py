@@ -5,7 +5,6 @@ policy. SIGTERM leaves every limit in force.
 """
 
 import asyncio
-import collections
 import dataclasses
 import logging
 import pathlib
@@ -33,13 +32,12 @@ from cotenant.kernel.paths import Root
 from cotenant.kernel.sampler import Sampler
 from cotenant.kernel.ticking import SamplingThread
 from cotenant.model import usage as usages
-from cotenant.model.enforcement import Contest
 from cotenant.model.evaluation import Evaluation
 from cotenant.model.loss import Loss
 from cotenant.model.node import Usage
 from cotenant.model.policy import NodeSlo
 from cotenant.model.sample import Sample
-from cotenant.model.snapshot import Place, Snapshot
+from cotenant.model.snapshot import Snapshot
 from cotenant.node import accounting, labels, presence
 from cotenant.node.aliases import Aliases
 from cotenant.node.cpus import Assignments
@@ -52,6 +50,7 @@ from cotenant.node.policy import Policy
 from cotenant.node.releasing import Releasing
 from cotenant.node.sending import Sender
 from cotenant.node.shadow import Shadow
+from cotenant.node.status import Status
 from cotenant.units import clock as clocks
 
 _log = logging.getLogger(__name__)
@@ -65,27 +64,6 @@ FRESH_SECONDS = 2.0
 resize in place."""
 HUNG_SECONDS = 60.0
 """Without a sample for this long the agent is no longer of use; a restart takes everything up where it was."""
-
-
-@dataclasses.dataclass(slots=True)
-class Status:
-    """What the agent shows of itself."""
-
-    rounds: int = 0
-    round_failures: int = 0
-    failing_rounds: int = 0
-    """Failed without one in between that did not."""
-    writes: int = 0
-    late_ticks: int = 0
-    conflict: str = ""
-    outcomes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    planned: int | None = None
-    """Items of the last plan; None while none is made."""
-    notices: tuple[str, ...] = ()
-    skipped: tuple[tuple[str, str], ...] = ()
-    contests: tuple[Contest, ...] = ()
-    left_to_others: frozenset[Place] = frozenset()
-    """Where suppression writes nothing, since somebody else keeps writing there."""
 
 
 class Agent:

@@ -12,7 +12,8 @@ from cotenant.api.report import Mode
 from cotenant.detect import templates
 from cotenant.kernel import enforcing, executor, paths, sampler
 from cotenant.kube import channel, ending, mounted
-from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.client import Client
+from cotenant.kube.configuration import load_configuration
 from cotenant.model.priority import InterfaceName
 from cotenant.node import (
     agent,

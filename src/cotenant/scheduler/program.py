@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import prometheus_client
 
-from cotenant.kube.client import Client, load_configuration
+from cotenant.kube.client import Client
+from cotenant.kube.configuration import load_configuration
 from cotenant.scheduler import marking, serving, verdicts
 from cotenant.scheduler.cluster import ClusterSource
 from cotenant.scheduler.rules import Rules
